@@ -174,7 +174,7 @@ def no_learned_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget limits that hosts of other tests reported; hosts of different tests have the same address."""
     token_limits = sys.modules.get("mainspring.models.token_limits")
     if token_limits is not None:
-        monkeypatch.setattr(token_limits._learned, "_limits", {})
+        monkeypatch.setattr(token_limits, "_learned", token_limits._LimitCache())
 
 
 @pytest.fixture(scope="session")

@@ -43,7 +43,8 @@ from mainspring.errors import ModelError, NetworkError
 from mainspring.events import decode, encode, schema
 from mainspring.models import ModelInfo
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
-from tests.unit.app.chat.harness import Gate, Reader, WaitingModel, chatting
+from tests.helpers.waiting_model import Gate, WaitingModel
+from tests.unit.app.chat.harness import Reader, chatting
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -124,7 +124,7 @@ class ChatPlayer:
             "slash": Slash(LINES[n]),
             "unknown": Slash("/nonsense"),
             "model": SetModel("other:one"),
-            "mode": SetMode("plan" if n % 2 else "build"),
+            "mode": SetMode("plan" if n % 2 else "default"),
             "new": NewSession(),
             "rewind": Rewind(what="conversation"),
             "compact": Compact(),

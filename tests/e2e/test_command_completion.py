@@ -1,7 +1,9 @@
 """The completion scripts in their shells."""
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,16 @@ CASES = [
     ("mainspring sessions --a", "--all"),
     ("mainspring -p hi --mod", "--model"),
     ("mainspring --model openai:gpt-4.1-n", "openai:gpt-4.1-nano"),
+    ("mainspring --provider openr", "openrouter"),
+    ("mainspring config --project set agent.maxTu", "agent.maxTurns"),
+    ("mainspring config set agent.thinking x", "xhigh"),
+    ("mainspring config set model openai:gpt-4.1-n", "openai:gpt-4.1-nano"),
+    ("mainspring config provider ad", "add"),
+    ("mainspring memory --section Lea", "Learned"),
+    ("mainspring tools call read", "read_file"),
+    ("mainspring hooks test PreT", "PreToolUse"),
+    ("mainspring models get smol", "smollm2-135m"),
+    ("mainspring skills show hello", "hello-extended"),
 ]
 
 ZSH = r"""
@@ -35,6 +47,15 @@ while IFS='|' read -r line wanted; do
 done
 zpty -d shell
 """
+
+
+def install_command(command: Command) -> None:
+    """Put ``mainspring`` into the search path of the shell."""
+    (command.folder / "bin").mkdir()
+    program = command.folder / "bin" / "mainspring"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m mainspring "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    command.variables["PATH"] = f"{program.parent}:{os.environ['PATH']}"
 
 
 def completion_script(command: Command, shell: str) -> str:
@@ -56,19 +77,27 @@ def zsh() -> str:
 def test_fish_completes_commands_options_and_files(command: Command, fish: str) -> None:
     (command.folder / "m.fish").write_text(completion_script(command, "fish"), encoding="utf-8")
     (command.folder / "a-file.txt").touch()
+    install_command(command)
 
     def completions(line: str) -> list[str]:
         code = f"source m.fish; complete -C '{line}'"
         done = subprocess.run(
-            [fish, "--no-config", "-c", code], cwd=command.folder, capture_output=True, encoding="utf-8", check=True
+            [fish, "--no-config", "-c", code],
+            cwd=command.folder,
+            env=command.environment,
+            capture_output=True,
+            encoding="utf-8",
+            check=True,
         )
         assert done.stderr == ""
         return [row.split("\t")[0] for row in done.stdout.splitlines()]
 
     for line, requested in CASES:
-        assert requested in completions(line), line
+        assert [found for found in completions(line) if found.startswith(requested)], line
+    assert "show" not in completions("mainspring sessions list ")
     assert "a-file.txt" not in completions("mainspring sessions ")
     assert "a-file.txt" in completions("mainspring --schema ")
+    assert "a-file.txt" in completions("mainspring sessions import ")
 
 
 @pytest.mark.parametrize("load", ["source", "fpath"])
@@ -78,6 +107,7 @@ def test_zsh_completes_commands_and_options(command: Command, zsh: str, load: st
     place = functions / "_mainspring" if load == "fpath" else command.folder / "mainspring.zsh"
     place.write_text(completion_script(command, "zsh"), encoding="utf-8")
 
+    install_command(command)
     done = subprocess.run(
         [zsh, "-f", "-c", ZSH],
         cwd=command.folder,
@@ -129,19 +159,37 @@ OPTION_VALUES = {
     "mainspring config --model openai:gpt-4.1-n": "",
     "mainspring --schema ": "",  # bash completes names of files
     "mainspring --cwd=s": "",
+    "mainspring sessions --keep 5 sh": "show",
+    "mainspring sessions list sh": "",
+    "mainspring completion bash b": "",
+    "mainspring --provider openr": "openrouter",
+    "mainspring config set agent.thinking m": "minimal medium",
+    "mainspring config unset agent.maxTu": "agent.maxTurns",
+    "mainspring config set model openai:gpt-4.1-n": "openai:gpt-4.1-nano",
+    "mainspring permissions explain multi": "multi_edit",
+    "mainspring memory --section L": r"Learned\ Patterns",
+    "mainspring --resume ": "SESSION",
+    "mainspring sessions show ": "SESSION",
+    "mainspring rewind --undo ": "SESSION",
+    "mainspring sessions import ": "",  # bash completes names of files
 }
 
 
 def test_bash_completes_values_of_options(command: Command) -> None:
     bash = shutil.which("bash") or skip_missing("bash")
     (command.folder / "mainspring.bash").write_text(completion_script(command, "bash"), encoding="utf-8")
+    command.server.script = ["Hello."]
+    session = command.run("-p", "hi", "--model", "openai:test-model", "--output", "json").result["session_id"]
+    install_command(command)
     done = subprocess.run(
         [bash, "--norc", "-c", BASH],
         cwd=command.folder,
+        env=command.environment,
         input="".join(f"{line}\n" for line in OPTION_VALUES),
         capture_output=True,
         encoding="utf-8",
         check=True,
     )
     assert done.stderr == ""
-    assert dict(zip(OPTION_VALUES, done.stdout.splitlines(), strict=True)) == OPTION_VALUES
+    requested = {line: values.replace("SESSION", session) for line, values in OPTION_VALUES.items()}
+    assert dict(zip(OPTION_VALUES, done.stdout.splitlines(), strict=True)) == requested

@@ -236,5 +236,5 @@ def test_rule_for_a_tool_of_a_plugin_is_not_reported_as_unused(command: Command)
 
     assert done.code == 0
     assert [line for line in done.err.splitlines() if "matches no tool" in line] == [
-        "Note: The rule deny nothing (--deny) matches no tool and has no effect."
+        "Note: The deny rule 'nothing' (--deny) matches no tool and has no effect."
     ]

@@ -12,6 +12,7 @@ from mainspring.app.printing.output_schema import load_output_schema
 from mainspring.errors import ConfigError
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import Reply
+from tests.helpers.git import git
 
 __all__ = ["command"]
 
@@ -191,17 +192,12 @@ def test_run_works_without_home_terminal_and_network(command: Command) -> None:
     assert "cannot save the session" in done.err
 
 
-def run_git(folder: Path, *arguments: str) -> None:
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-    subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)
-
-
 @pytest.mark.covers("BYD-28")
 def test_worktree_flag_runs_in_a_git_worktree(command: Command) -> None:
     (command.folder / "a.txt").write_text("one\n", encoding="utf-8")
-    run_git(command.folder, "init", "-q", "-b", "main")
-    run_git(command.folder, "add", "-A")
-    run_git(command.folder, "commit", "-q", "-m", "first")
+    git(command.folder, "init", "-q", "-b", "main")
+    git(command.folder, "add", "-A")
+    git(command.folder, "commit", "-q", "-m", "first")
     read = Reply(calls=[("read_file", {"path": "a.txt"})])
     write = Reply(calls=[("write_file", {"path": "a.txt", "content": "two\n"})])
     command.server.script += [read, write, "done", "again"]
@@ -216,11 +212,29 @@ def test_worktree_flag_runs_in_a_git_worktree(command: Command) -> None:
     assert (again.out, "branch: mainspring/fix" in again.err) == ("again\n", True)
     assert "1 uncommitted change" in command.run("worktrees").out
     assert command.run("worktrees", "remove", "fix").code == 2
-    run_git(tree, "checkout", "-q", "--", "a.txt")
+    git(tree, "checkout", "-q", "--", "a.txt")
     assert command.run("worktrees", "remove", "fix", "--branch").code == 0
     assert not tree.exists()
     wrong = command.run("--worktree", "a/b", "-p", "x", "--output", "json")
     assert (wrong.code, wrong.result["exit_code"]) == (2, 2)
+
+
+def test_worktree_of_a_run_that_cannot_start_is_removed(command: Command) -> None:
+    """Unless it existed before; a branch that existed before stays, too."""
+    git(command.folder, "init", "-q", "-b", "main")
+    git(command.folder, "commit", "-q", "--allow-empty", "-m", "first")
+    git(command.folder, "branch", "mainspring/old")
+    command.server.script += ["done"]
+
+    for name in ("new", "old"):
+        bad = command.run("--worktree", name, "-p", "x", "--model", "nonsense:m")
+        assert (bad.code, f"{name}; branch" in bad.err, "Removed the new worktree" in bad.err) == (2, True, True)
+    assert command.run("worktrees", "--json").lines == [[]]
+    assert command.run("--worktree", "new", "-p", "x").code == 0
+    kept = command.run("--worktree", "new", "-p", "x", "--schema", "{")
+    assert (kept.code, "Removed" in kept.err) == (2, False)
+    branches = subprocess.run(["git", "branch", "--format=%(refname:short)"], cwd=command.folder, capture_output=True)
+    assert branches.stdout.decode().split() == ["main", "mainspring/new", "mainspring/old"]
 
 
 def test_login_and_logout_explain_what_to_do(command: Command) -> None:

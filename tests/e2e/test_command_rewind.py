@@ -44,6 +44,7 @@ def test_rewind_restores_files_and_can_be_undone(command: Command) -> None:
     rejected = command.run("rewind", "--undo")
     assert rejected.code == 2
     assert "another program changed it" in rejected.err
+    assert "use --force" in rejected.err
     assert (command.folder / "a.txt").read_text(encoding="utf-8") == "mine\n"
     assert command.run("rewind", "--undo", "--force", "--files-only").code == 0
     assert (command.folder / "a.txt").read_text(encoding="utf-8") == "two\n"

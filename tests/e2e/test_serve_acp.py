@@ -53,7 +53,7 @@ async def test_prompt_sends_an_approval_request_with_a_diff(command: Command) ->
     async with start_agent(command, editor) as (connection, _):
         session = await connection.new_session(cwd=str(command.folder), mcp_servers=[])
         assert session.modes is not None
-        assert session.modes.current_mode_id == "build"
+        assert session.modes.current_mode_id == "default"
         assert {option.id for option in session.config_options or []} == {"mode", "model", "thinking"}
         answer = await connection.prompt(session_id=session.session_id, prompt=[text_block("change two")])
     assert answer.stop_reason == "end_turn"

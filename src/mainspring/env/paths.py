@@ -113,3 +113,12 @@ def explain(error: OSError) -> str:
     if known and error.errno not in (errno.EINVAL, errno.EPERM):
         return known
     return error.strerror or known or str(error) or type(error).__name__
+
+
+def is_system_refusal(error: OSError) -> bool:
+    """Return True if the operating system refused an access, and not an environment or a tool, which write their own reason."""
+    text = str(error)  # a recorded exception has a text, but no number
+    own = f"[Errno {errno.EPERM}] "
+    return text.startswith(("[Errno", "[WinError")) and (
+        not text.startswith(own) or text.startswith(own + os.strerror(errno.EPERM))
+    )

@@ -18,7 +18,9 @@ class _Tag:
         return str(kind.__struct_config__.tag)
 
 
-class Event(Struct, frozen=True, eq=False, omit_defaults=True, tag_field="type", tag=to_snake_case):
+class Event(
+    Struct, frozen=True, eq=False, omit_defaults=True, repr_omit_defaults=True, tag_field="type", tag=to_snake_case
+):
     """A fact about a run or a chat. Immutable, and JSON on every wire: see `mainspring.events.codec`.
 
     Attributes:
@@ -30,7 +32,7 @@ class Event(Struct, frozen=True, eq=False, omit_defaults=True, tag_field="type",
     in_process: ClassVar[tuple[str, ...]] = ()
 
 
-class ErrorInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ErrorInfo(Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """An exception as data.
 
     Attributes:
@@ -131,7 +133,7 @@ class SubagentStats(Struct, frozen=True, kw_only=True):
     children: tuple[SubagentStats, ...] = ()
 
 
-class AgentStats(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AgentStats(Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """Figures of a run.
 
     Attributes:

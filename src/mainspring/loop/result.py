@@ -37,7 +37,15 @@ _ADVICE: dict[RunStatus, str] = {
 }
 
 
-class RunResult(Struct, Generic[OutputT], frozen=True, kw_only=True, eq=False, rename={"output_or_none": "output"}):
+class RunResult(
+    Struct,
+    Generic[OutputT],
+    frozen=True,
+    kw_only=True,
+    eq=False,
+    repr_omit_defaults=True,
+    rename={"output_or_none": "output"},
+):
     """How a run ended.
 
     Attributes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
 from mainspring.mcp.config import McpServerConfig
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 _LOGIN = frozenset({401, 403})
 _MAX_CHARS = 1_000
+_HTTP_ERROR = "Server returned an error response"
+_UNREADABLE = "Failed to parse JSON response"
+"""Texts of the SDK for an HTTP error, whose status it drops, and for an invalid message."""
 
 
 class EndpointState:
@@ -26,6 +30,9 @@ class EndpointState:
         status: Last HTTP error status.
         status_text: Text of that response; empty if it has none.
         session_gone: Whether the server no longer knows the session.
+        initialized: Set when the server has answered the notification after the handshake; over HTTP only.
+        refusal: Text of this answer if it refuses the protocol version.
+        version_refused: Whether the server may have refused the protocol version in the handshake, instead of offering its own.
     """
 
     def __init__(self, config: McpServerConfig) -> None:
@@ -34,6 +41,9 @@ class EndpointState:
         self.status: int | None = None
         self.status_text = ""
         self.session_gone = False
+        self.initialized = asyncio.Event()
+        self.refusal = ""
+        self.version_refused = False
 
     def record_refusal(self, status: int, text: str = "") -> None:
         """Record an HTTP error. A required login has priority over later errors."""
@@ -43,6 +53,15 @@ class EndpointState:
     def clear_refusals(self) -> None:
         """Clear the recorded error after it was handled."""
         self.status = None
+
+    def record_handshake(self, error: BaseException) -> None:
+        """Record an error of the handshake."""
+        if self.refusal:
+            self.status, self.status_text = HTTPStatus.BAD_REQUEST, self.refusal
+        text = str(first_error(error)) if self.status is None else self.status_text
+        self.version_refused = type(first_error(error)).__name__ == "MCPError" and (
+            "version" in text.lower() or (self.status == HTTPStatus.BAD_REQUEST and not text)
+        )
 
     async def exit_code(self) -> int | None:
         """Return the exit code of a program that ended before the client closed it; wait a moment for a program that is ending."""
@@ -88,8 +107,11 @@ async def to_mcp_error(error: BaseException, end: EndpointState, reason: str) ->
         return McpError(name, f"MCP server {name!r} ended{await _exit(end)}", "lost")
     if isinstance(found, TimeoutError) or code == -32001:
         return McpError(name, f"MCP server {name!r} did not respond in time", "timeout")
-    if kind == "ValidationError":
+    if kind == "ValidationError" or text.startswith(_UNREADABLE):
         text = f"the response violates the protocol: {text}"
+    elif text == _HTTP_ERROR and end.status is not None:
+        text = _describe_refusal(end)
+        end.clear_refusals()
     return McpError(name, f"MCP server {name!r}: {text}", "refused")
 
 
@@ -109,11 +131,15 @@ async def _reason(error: BaseException, text: str, end: EndpointState) -> str:
         return text
     url = redact_environment(end.config.url)
     if end.status is not None:
-        text = redact_environment(end.status_text)[:_MAX_CHARS]
-        return f"{url} returned HTTP {end.status}{f' ({text})' if text else ''}. Check the url, headers, and transport."
+        return f"{url} {_describe_refusal(end)}. Check the url, headers, and transport."
     if type(error).__name__ == "MCPError":
         return text
     return f"cannot reach {url}: {text}"
+
+
+def _describe_refusal(end: EndpointState) -> str:
+    text = redact_environment(end.status_text)[:_MAX_CHARS]
+    return f"returned HTTP {end.status}{f' ({text})' if text else ''}"
 
 
 async def _exit(end: EndpointState) -> str:

@@ -10,8 +10,10 @@ import hashlib
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Struct
@@ -79,6 +81,66 @@ def set_client_secret_method(context: OAuthContext, config: McpServerConfig) -> 
         methods = (found and found.token_endpoint_auth_methods_supported) or ["client_secret_basic"]
         way = "client_secret_basic" if "client_secret_basic" in methods else "client_secret_post"
         context.client_info = info.model_copy(update={"token_endpoint_auth_method": way})
+
+
+async def repair_token_response(response: httpx2.Response) -> httpx2.Response:
+    """Return a successful response of a token endpoint in the form that the SDK requires; any other response unchanged.
+
+    Servers write numbers as text or fractions, scopes as lists or with commas, and tokens in form encoding or in an inner object.
+    """
+    import httpx2
+
+    if not response.is_success:
+        return response
+    content = await response.aread()
+    try:
+        decoded = msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        decoded = dict(parse_qsl(content.decode("utf-8", "replace")))
+    outer = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
+    objects = [outer, *(cast("dict[str, Any]", value) for value in outer.values() if isinstance(value, dict))]
+    fields = next((each for each in objects if each.get("access_token")), None)
+    if fields is None:
+        return httpx2.Response(HTTPStatus.BAD_REQUEST if "error" in outer else response.status_code, content=content)
+    scope: Any = fields.get("scope")
+    words = [str(each) for each in cast("list[Any]", scope)] if isinstance(scope, list) else [str(scope or "")]
+    tokens = {
+        "access_token": fields["access_token"],
+        "token_type": fields.get("token_type") or "Bearer",
+        "expires_in": _to_lifetime(fields.get("expires_in")),
+        "scope": " ".join(" ".join(words).replace(",", " ").split()) or None,
+        "refresh_token": fields.get("refresh_token") or None,
+    }
+    return httpx2.Response(HTTPStatus.OK, content=msgspec.json.encode(tokens))
+
+
+async def retry_without_resource(
+    flow: AsyncGenerator[httpx2.Request, httpx2.Response],
+) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+    """Repeat a refused refresh of a token without the parameter ``resource``, which some servers reject as unknown."""
+    import httpx2
+
+    async with _closing_flow(flow):
+        sent = await anext(flow, None)
+        while sent is not None:
+            response = yield sent
+            if response.status_code == HTTPStatus.BAD_REQUEST and b"grant_type=refresh_token" in sent.content:
+                fields = parse_qsl(sent.content.decode())
+                rest = {name: value for name, value in fields if name != "resource"}
+                if len(rest) < len(fields) and b"invalid_grant" not in await response.aread():
+                    headers = {name: value for name, value in sent.headers.items() if name != "content-length"}
+                    response = yield httpx2.Request(sent.method, sent.url, headers=headers, data=rest)
+            if b"grant_type=" in sent.content:
+                response = await repair_token_response(response)
+            sent = await _send(flow, response)
+
+
+def _to_lifetime(value: Any) -> int | None:
+    """Return a lifetime in seconds; None if unknown: such a token is used until the server rejects it."""
+    try:
+        return int(float(value)) or None
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def select_issuer(self: object, advertised: list[str]) -> str:
@@ -251,7 +313,7 @@ def _provider_class() -> Any:
             async with _refresh_lock(self.file, is_refresh_due):
                 if is_refresh_due:
                     await self._reload()
-                async with _closing_flow(super().async_auth_flow(request)) as flow:
+                async with _closing_flow(retry_without_resource(super().async_auth_flow(request))) as flow:
                     sent = first = await anext(flow, None)
                     while sent is not None and not rejected:
                         response = yield sent
@@ -268,7 +330,7 @@ def _provider_class() -> Any:
                 async with _refresh_lock(self.file, True):
                     await self._reload()
                     expire_sent_token(self.context, request)
-                    async with _closing_flow(super().async_auth_flow(request)) as flow:
+                    async with _closing_flow(retry_without_resource(super().async_auth_flow(request))) as flow:
                         sent = await anext(flow, None)
                         while sent is not None:
                             sent = await _send(flow, (yield sent))
@@ -306,7 +368,7 @@ async def _closing_flow(flow: AsyncGenerator[Any, Any]) -> AsyncGenerator[AsyncG
         await flow.aclose()
 
 
-async def _send(flow: AsyncGenerator[Any, Any], response: Any) -> Any:
+async def _send(flow: AsyncGenerator[Any, Any], response: httpx2.Response) -> Any:
     try:
         return await flow.asend(response)
     except StopAsyncIteration:

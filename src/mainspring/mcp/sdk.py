@@ -6,13 +6,16 @@ The SDK is imported with the first connection.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import importlib
 import json
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -45,13 +48,17 @@ from mainspring.mcp.types import (
 if TYPE_CHECKING:
     import httpx2
     from mcp import Client, types
-    from mcp.client._transport import TransportStreams
+    from mcp.client._transport import TransportStreams, WriteStream
     from mcp.client.session import ClientRequestContext
+    from mcp.shared.message import SessionMessage
 
 
 _READ_SECONDS = 300.0
 _MAX_EVENT_BYTES = 64 << 20
 _MAX_REASON_BYTES = 10_000
+_INITIALIZED = b'"notifications/initialized"'
+_OLDER_VERSIONS = ("2025-06-18", "2025-03-26", "2024-11-05")
+"""Versions for servers that refuse the latest one of the handshake, newest first."""
 
 
 @asynccontextmanager
@@ -97,10 +104,14 @@ def _error_hook(end: EndpointState) -> Any:
     """
 
     async def check_response(response: httpx2.Response) -> None:
+        if not end.initialized.is_set() and _INITIALIZED in response.request.content:
+            text = await _read_reason(response) if response.status_code == HTTPStatus.BAD_REQUEST else ""
+            end.refusal = text if "version" in text.lower() else ""
+            end.initialized.set()
         if response.status_code >= 400:
             if "mcp-session-id" in response.request.headers and await _is_session_expired(response):
                 end.session_gone = True
-            else:
+            elif response.request.method == "POST" or end.config.transport == "sse":  # other requests are optional
                 end.record_refusal(response.status_code, await _read_reason(response))
 
     return check_response
@@ -274,6 +285,7 @@ class SdkConnector:
         self._environ = environ
         self._tokens = tokens
         self._orphans = ServerReaper()
+        self._versions: dict[str, str] = {}  # of servers that refused the latest version
 
     async def preload(self) -> None:
         """See `PreloadingConnector.preload`: half a second of work, in a thread.
@@ -291,20 +303,36 @@ class SdkConnector:
     async def _connect(self, config: McpServerConfig, side: ClientHandler) -> AsyncGenerator[McpConnection]:
         await self.preload()
         async with AsyncExitStack() as stack:
-            end = EndpointState(config)
-            try:
-                connection = await stack.enter_async_context(self._connect_once(config, side, end))
-            except McpError:
-                if config.mode != "auto" or await end.exit_code() is None:
-                    raise
+            yield await self._negotiate(config, side, stack)
+
+    async def _negotiate(self, config: McpServerConfig, side: ClientHandler, stack: AsyncExitStack) -> McpConnection:
+        """Connect with the configured protocol, or an older version if the server refuses the version instead of offering its own."""
+        version = self._versions.pop(config.name, "")
+        older = replace(config, mode="legacy")
+        tried = older if version else config
+        end = EndpointState(tried)
+        try:
+            connection = await stack.enter_async_context(self._connect_once(tried, side, end, version))
+        except McpError as failure:
+            if config.mode == "auto" and await end.exit_code() is not None:
                 # Some programs end at a request before `initialize`, and the newer protocol begins with one.
-                older = replace(config, mode="legacy")
-                connection = await stack.enter_async_context(self._connect_once(older, side, EndpointState(older)))
-            yield connection
+                return await stack.enter_async_context(self._connect_once(older, side, EndpointState(older)))
+            if config.mode not in ("auto", "legacy") or not end.version_refused:
+                raise
+            for version in _OLDER_VERSIONS:
+                with suppress(McpError):
+                    again = self._connect_once(older, side, EndpointState(older), version)
+                    connection = await stack.enter_async_context(again)
+                    break
+            else:
+                raise failure
+        if version:
+            self._versions[config.name] = version
+        return connection
 
     @asynccontextmanager
     async def _connect_once(
-        self, config: McpServerConfig, side: ClientHandler, end: EndpointState
+        self, config: McpServerConfig, side: ClientHandler, end: EndpointState, version: str = ""
     ) -> AsyncGenerator[McpConnection]:
         lost = asyncio.Event()
         stage = "connect"
@@ -316,8 +344,9 @@ class SdkConnector:
                 else:
                     streams = await stack.enter_async_context(http_transport(config, end, self._tokens))
                 callbacks = SdkCallbacks(config.name, side)
-                heard = _OpenTransport(streams, lost, callbacks)
+                heard = _OpenTransport(streams, lost, callbacks, version)
                 client = await stack.enter_async_context(_create_client(heard, config, callbacks))
+                await _wait_initialized(client, end, lost)
                 await stack.enter_async_context(callbacks.subscribe(client))
                 stage = "lost"
                 end.clear_refusals()
@@ -325,6 +354,7 @@ class SdkConnector:
         except (
             Exception
         ) as error:  # an error of the handshake, or a later error of the transport: a group, raised on exit
+            end.record_handshake(error)
             raise await to_mcp_error(error, end, stage) from error
 
 
@@ -355,11 +385,57 @@ def _create_client(streams: _OpenTransport, config: McpServerConfig, callbacks: 
     )
 
 
+async def _wait_initialized(client: Client, end: EndpointState, lost: asyncio.Event) -> None:
+    """Wait until an HTTP server has answered the end of the handshake; the SDK sends no request before, and ignores a refusal."""
+    from mcp import MCPError
+
+    if end.config.transport == "http" and client.session.initialize_result is not None:
+        waiting = [asyncio.ensure_future(event.wait()) for event in (end.initialized, lost)]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+        if end.refusal:
+            raise MCPError(-1, end.refusal)
+
+
+class _OfferingStream:
+    """Write stream that offers an older protocol version in the handshake."""
+
+    def __init__(self, inner: WriteStream[SessionMessage], version: str) -> None:
+        self._inner = inner
+        self._version = version
+
+    async def send(self, item: SessionMessage, /) -> None:
+        message: Any = item.message
+        if getattr(message, "method", "") == "initialize":
+            params = {**message.params, "protocolVersion": self._version}
+            item = dataclasses.replace(item, message=message.model_copy(update={"params": params}))
+        await self._inner.send(item)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> bool | None:
+        return await self._inner.__aexit__(exc_type, exc_val, exc_tb)
+
+
 class _OpenTransport:
     """Open streams as a transport of the SDK, with repaired messages and handled notifications."""
 
-    def __init__(self, streams: TransportStreams, connection_lost: asyncio.Event, callbacks: SdkCallbacks) -> None:
+    def __init__(
+        self, streams: TransportStreams, connection_lost: asyncio.Event, callbacks: SdkCallbacks, version: str
+    ) -> None:
         self._read, self._write = streams
+        if version:
+            self._write = _OfferingStream(self._write, version)
         self._connection_lost = connection_lost
         self._callbacks = callbacks
 

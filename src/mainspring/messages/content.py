@@ -12,34 +12,36 @@ from typing import Any
 from msgspec import Struct
 
 
-class TextBlock(Struct, frozen=True, gc=False, omit_defaults=True, tag="text"):
+class TextBlock(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_defaults=True, tag="text"):
     """Text. ``signature`` is an opaque mark of the provider that must be returned unchanged."""
 
     text: str
     signature: str | None = None
 
 
-class ThinkingBlock(Struct, frozen=True, gc=False, omit_defaults=True, tag="thinking"):
+class ThinkingBlock(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_defaults=True, tag="thinking"):
     """The model's reasoning, with the signature that its provider requires to accept it back."""
 
     thinking: str
     signature: str | None = None
 
 
-class RedactedThinkingBlock(Struct, frozen=True, gc=False, omit_defaults=True, tag="redacted_thinking"):
+class RedactedThinkingBlock(
+    Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_defaults=True, tag="redacted_thinking"
+):
     """Reasoning that the provider encrypted; stored and sent back byte for byte."""
 
     data: str
 
 
-class ImageBlock(Struct, frozen=True, gc=False, omit_defaults=True, tag="image"):
+class ImageBlock(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_defaults=True, tag="image"):
     """An image: ``data`` is base64, ``media_type`` is for example ``image/png``."""
 
     media_type: str
     data: str
 
 
-class ToolUseBlock(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_use"):
+class ToolUseBlock(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_defaults=True, tag="tool_use"):
     """A tool call by the model.
 
     Attributes:
@@ -57,7 +59,7 @@ class ToolUseBlock(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_
     signature: str | None = None
 
 
-class ToolResultBlock(Struct, frozen=True, omit_defaults=True, tag="tool_result"):
+class ToolResultBlock(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, tag="tool_result"):
     """The result of a tool call. ``details`` is for applications and is never sent to the model."""
 
     tool_use_id: str

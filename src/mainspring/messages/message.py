@@ -53,7 +53,16 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class Message(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag="message", tag_field="kind"):
+class Message(
+    Struct,
+    frozen=True,
+    omit_defaults=True,
+    repr_omit_defaults=True,
+    dict=True,
+    eq=False,
+    tag="message",
+    tag_field="kind",
+):
     """One message of a conversation. Two messages are equal only if they are the same object: a comparison checks whether a
     history still starts with the messages that were sent before, and that must be cheap.
 
@@ -136,7 +145,16 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag=
         return tuple([b for b in self.content if type(b) is ToolResultBlock])
 
 
-class CustomMessage(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag="custom", tag_field="kind"):
+class CustomMessage(
+    Struct,
+    frozen=True,
+    omit_defaults=True,
+    repr_omit_defaults=True,
+    dict=True,
+    eq=False,
+    tag="custom",
+    tag_field="kind",
+):
     """A message of the application's own kind (a notification, an approval, an artifact).
 
     It is stored in the history and in sessions; ``convert_to_llm`` decides if and how a model sees it. It has the properties of

@@ -31,6 +31,11 @@ class Cost(Struct, frozen=True, gc=False, omit_defaults=True):
         """Return False for the cost of calls without a known price: its total is not a number, and no comparison is true."""
         return self.total == self.total
 
+    def __repr__(self) -> str:
+        """Return the categories that are not 0, rounded: users print the cost of a result."""
+        parts = [f"{name}={value:.6g}" for name in self.__struct_fields__ if (value := getattr(self, name))]
+        return f"Cost({', '.join(parts) if self.is_known else 'unknown'})"
+
     def __float__(self) -> float:
         return self.total
 
@@ -90,6 +95,11 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
         def __call__(self) -> object:
             """Raise the error of ``result.usage()``."""
             raise _misuse_error("Usage", "call", "is not callable")
+
+    def __repr__(self) -> str:
+        """Return the counts that are not 0, and the cost."""
+        values = [(name, getattr(self, name)) for name in self.__struct_fields__]
+        return f"Usage({', '.join(f'{name}={value!r}' for name, value in values if value)})"
 
     @property
     def prompt_tokens(self) -> int:

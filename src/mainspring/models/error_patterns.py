@@ -193,6 +193,7 @@ OVERFLOW_TEXT = lazy_re(
     | (?:reduce|shorten) \s (?:the \s|your \s)? (?:length|size) \s of \s (?:the \s|your \s)? (?:messages?|prompt|input|either|conversation)
     | range \s of \s input \s length \s should \s be
     | inputs?`? \s tokens \s \+ .{0,40} must \s be \s <=
+    | tokens`? \s must \s be \s at \s least \s? 1, \s got \s -\d
     | context \s limit .{0,40} exceed | exceed\w* .{0,30} context \s limit
     | total \s length \s of \s all \s messages \s is \s too \s long
     | 上下文 [^。]{0,20} (?:超|[过過][长長]) | (?:超[过過出]|大[于於]) [^。]{0,20} 上下文 | (?:[输輸]入|prompt) [^。]{0,8} (?:超[长長]|[过過][长長])
@@ -203,6 +204,12 @@ OVERLOADED_TEXT = lazy_re(
     r"(server|model|engine|system|service)s? (is|are) (currently |temporarily |too |very )*busy|too busy"
 )
 """Matches a working host with too much load: handled as a rate limit, unlike a failure of the server."""
+
+CRASH_TEXT = lazy_re(
+    r"model (?:has )?crashed|(?:runner|process|engine) (?:has |was )?(?:unexpectedly )?(?:stopped|crashed|died|terminated)|unexpected eof|"
+    r"error was encountered while running the model|enginedeaderror|enginecore encountered"
+)
+"""Matches a failure of the program that runs the model, which some servers report with the status 400 or in the stream."""
 
 MENTIONS_MODEL = lazy_re(r"\b(model|deployment|engine)s?\b|\bmodels/")
 """Matches if the missing object is a model, not a URL or a file."""
@@ -235,6 +242,7 @@ RATE_TEXT = lazy_re(r"rate.?limit|too many requests|per (minute|min|hour|day|sec
 
 FALLBACK_TEXT_PATTERNS: tuple[tuple[str, ErrorPattern], ...] = (
     (r"\b529\b|" + OVERLOADED_TEXT.pattern, (ErrorCode.RATE_LIMITED, "overloaded")),
+    (CRASH_TEXT.pattern, (ErrorCode.NETWORK_ERROR, "server_error")),
     (r"insufficient[_ ](quota|balance|credit)|credit balance", (ErrorCode.RATE_LIMITED, "quota")),
     (CONTENT_TEXT.pattern, (ErrorCode.UNKNOWN, "content_filter")),
     (

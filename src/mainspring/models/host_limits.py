@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from mainspring.errors import ModelError
+from mainspring.errors import ModelError, ModelTimeoutError
 from mainspring.models.json_values import as_dict, as_dicts, as_int
 from mainspring.models.profile import ModelProfile
-from mainspring.models.token_limits import learn_listed_limits
+from mainspring.models.token_limits import forget_questions, learn_listed_limits
 from mainspring.models.transport.port import Timeouts, Transport
 
 _TIMEOUT_SECONDS = 1.0
@@ -55,6 +55,8 @@ async def ask_limits(transport: Transport, profile: ModelProfile, headers: Mappi
     try:
         async with asyncio.timeout(2 * _TIMEOUT_SECONDS):
             window, output = await server.listed_limits()
+            if server.is_down:
+                forget_questions(profile)
             if window is None and server.is_reachable:
                 window = await server.loaded_window()
     except TimeoutError:
@@ -67,6 +69,7 @@ class _Server:
 
     Attributes:
         is_reachable: Whether all requests had a response.
+        is_down: Whether a connection failed, or the server is starting.
     """
 
     def __init__(self, transport: Transport, profile: ModelProfile, headers: Mapping[str, str]) -> None:
@@ -75,6 +78,7 @@ class _Server:
         self._root = profile.base_url.removesuffix("/v1")
         self._list_path = "/models" if self._root == profile.base_url else "/v1/models"
         self.is_reachable = True
+        self.is_down = False
 
     async def listed_limits(self) -> tuple[int | None, int | None]:
         """Return the context window and the output limit in the list of models."""
@@ -138,6 +142,8 @@ class _Server:
         received = bytearray()
         try:
             async with self._transport.open(method, self._root + path, self._headers, body, _LIMITS) as response:
+                if response.status == 503:
+                    self.is_down, self.is_reachable = True, False
                 if response.status != 200:
                     return {}
                 async for chunk in response.chunks():
@@ -148,8 +154,9 @@ class _Server:
             return as_dict(value) or {"data": value}
         except (msgspec.DecodeError, RecursionError):
             return {}
-        except (ModelError, OSError):
+        except (ModelError, OSError) as error:
             self.is_reachable = False
+            self.is_down = self.is_down or not isinstance(error, ModelTimeoutError)
             return {}
 
 

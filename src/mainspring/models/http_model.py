@@ -21,7 +21,7 @@ from mainspring.models.codec.protocol import WireProtocol
 from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelBase, ModelInfo, ModelRequest
 from mainspring.models.profile import ModelProfile
-from mainspring.models.token_limits import with_learned_limits
+from mainspring.models.token_limits import may_ask_limits, with_learned_limits
 from mainspring.models.transport.default import default_transport
 from mainspring.models.transport.port import Timeouts, Transport, TransportResponse
 from mainspring.redaction import redact_environment
@@ -63,7 +63,6 @@ _UNPARSED_CALLS = (
     "--enable-auto-tool-choice and --tool-call-parser, SGLang with --tool-call-parser, llama.cpp with --jinja."
 )
 _log = logging.getLogger("mainspring.models")
-_MAX_QUESTIONS = 2  # Before the first and the second request: Ollama knows the window only of a loaded model.
 _DRAIN_TIMEOUT = (
     0.25  # Seconds to wait for the end of the body after the end of the response before the connection is closed.
 )
@@ -115,7 +114,6 @@ class HttpModel(ModelBase):
         self._timeouts = timeouts
         self._last_refusal = ""
         self._has_reported_markup = False
-        self._questions_left = _MAX_QUESTIONS if profile.asks_limits and transport is None else 0
 
     @property
     def info(self) -> ModelInfo:
@@ -297,8 +295,8 @@ class HttpModel(ModelBase):
 
     async def _profile_of_request(self, transport: Transport, key: CredentialValue, limit: int | None) -> ModelProfile:
         """Return the profile for a request. A server with an unknown window is asked for its limits before."""
-        if self._questions_left and self.info.context_window is None:
-            self._questions_left -= 1
+        asks = self._profile.asks_limits and self._own_transport is None and self.info.context_window is None
+        if asks and may_ask_limits(self._profile):
             self._profile = await _ask_limits(transport, self._profile, self._headers(self._profile, key))
         return self.profile if limit is None else replace(self.profile, remaining_tokens=limit)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import monotonic
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,6 +17,8 @@ from mainspring.models.usage import with_cost
 _MIN_OUTPUT_TOKENS = 1024  # Below this, a response is useless: the host reports that the conversation is too long.
 _WINDOW_MARGIN = 256
 _LENGTH_MARGIN = 1.2  # Schemas of tools and code have more tokens than their length suggests.
+_MAX_QUESTIONS = 2  # Before the first and the second request: Ollama knows the window only of a loaded model.
+_QUESTION_LIFETIME = 300.0  # seconds until a host is asked again
 _IMAGE_TOKENS = 1500  # Tokens per image; hosts differ, and this is close to the maximum that they count.
 
 
@@ -38,10 +41,11 @@ class _LearnedLimits(Struct, frozen=True):
 
 
 class _LimitCache:
-    """What hosts reported, by base URL and model, for the lifetime of the process."""
+    """What hosts reported, by base URL and model, for the lifetime of the process, and what they were asked lately."""
 
     def __init__(self) -> None:
         self._limits: dict[tuple[str, str], _LearnedLimits] = {}
+        self._questions: dict[tuple[str, str], tuple[int, float]] = {}  # their number, and the time of the first one
 
     def get(self, profile: ModelProfile) -> _LearnedLimits | None:
         """Return the limits of a model, if its host reported any."""
@@ -51,8 +55,36 @@ class _LimitCache:
         """Remember the limits of a model."""
         self._limits[profile.base_url, profile.info.id] = limits
 
+    def count_question(self, profile: ModelProfile, now: float) -> bool:
+        """Count a question for the limits of a model; return False if its host was asked often enough."""
+        key = (profile.base_url, profile.info.id)
+        count, since = self._questions.get(key, (0, now))
+        if now - since > _QUESTION_LIFETIME:
+            count, since = 0, now
+        if count >= _MAX_QUESTIONS:
+            return False
+        self._questions[key] = (count + 1, since)
+        return True
+
+    def forget_questions(self, profile: ModelProfile) -> None:
+        """Forget the questions to a host that does not work: it may have limits as soon as it does."""
+        self._questions.pop((profile.base_url, profile.info.id), None)
+
 
 _learned = _LimitCache()
+
+
+def may_ask_limits(profile: ModelProfile) -> bool:
+    """Return True, and count it as a question, if the host of a model may be asked for its limits.
+
+    All models of the process share the questions, so that a subagent does not ask again.
+    """
+    return _learned.count_question(profile, monotonic())
+
+
+def forget_questions(profile: ModelProfile) -> None:
+    """Forget the questions for the limits of a model whose host did not answer."""
+    _learned.forget_questions(profile)
 
 
 def learn_limits(

@@ -37,7 +37,7 @@ _UNKNOWN_LIMIT = 4096  # Nearly every host accepts it; for a rejection that name
 
 _N = r"[`'\"(\[]*(\d{1,3}(?:,\d{3})+|\d+)"
 _CAP_NAME = re.compile(
-    r"max_?(?:new|completion|output|gen)?_?tokens|max_gen_len|num_predict|(?:completion|output|generation|generated) (?:tokens|length)|"
+    r"max_?(?:new|completion|output|gen)?_?tokens|max_gen_len|num_predict|(?:completion|output|generation|generated) (?:tokens?|length)|"
     r"maximum tokens|max tokens|\bcompletion\b|the output"
 )
 _SUMS = (
@@ -101,7 +101,7 @@ _PROMPT_NAME = re.compile(
 )
 _ANY_NUMBER = re.compile(r"(?<![\w.<-])(?:\d{1,3}(?:,\d{3})+|\d+)(?![\w>-])")
 _LIMIT_NAME = re.compile(
-    r"exceed|limit|max|cannot|no more|not possible|larger|greater|range|at most|only|above|too (?:long|large|big|many|high)"
+    r"exceed|limit|max|cannot|no more|not possible|larger|greater|range|at most|only|above|more than|too (?:long|large|big|many|high)"
 )
 _TOKENS_NAME = lazy_re(r"^(?!.*(?:string|character|byte|pixel|image)).*(?:token|context|length|window)", re.DOTALL)
 _OTHER_LIMIT = lazy_re(
@@ -122,6 +122,8 @@ _GROUPED_BEFORE_TOKENS = lazy_re(
     r"(?<![\w.,-])\d{1,3}(?:([. ])\d{3})(?:\1\d{3})*(?= ?(?:tokens?|toks?|トークン|토큰|jetons)\b)"
 )
 _UNIT = lazy_re(r"(?<![\w.,-])(\d+(?:\.\d+)?) ?([km])(?![\w-])")
+_STATUS = lazy_re(r"\b(?:http|status|code)(?:[ _]?code)?[\"']?[ :=]+[\"']?[45]\d\d\b(?![,.]?\d)")
+"""Matches a status in a text, which is not a number of tokens."""
 _FACTORS = {"k": 1_000, "m": 1_000_000}
 """Hosts also mean 1,024; the lower number is always accepted."""
 
@@ -207,15 +209,12 @@ def parse_limits(text: str, sent: int | None = None, estimate: int | None = None
     is_output_named = _CAP_NAME.search(text) is not None
     prompt, total = _prompt_tokens(text, sent)
     used = {prompt, total}
-    window = next((n for n in _limits(text, "window") if n not in used and (total is None or n < total)), None)
+    # Of several, the lowest: the others may be what was requested.
+    window = min((n for n in _limits(text, "window") if n not in used and (total is None or n < total)), default=None)
     names_prompt = _PROMPT_NAME.search(text) is not None
     if is_output_named and not names_prompt:
         window = None
-    if (
-        window is None
-        and sent is not None
-        and (found := _window_by_total(text, sent, estimate if names_prompt else None))
-    ):
+    if window is None and sent is not None and (found := _window_by_total(text, sent, estimate)):
         window, prompt = found
         return ReportedLimits(window, None, prompt, is_output_named)
     caps: list[int] = []  # A limit of the sum is not a limit of one of its parts.
@@ -237,7 +236,7 @@ def _rewrite(text: str) -> str:
     Args:
         text: Text of a rejection.
     """
-    text = text.lower().translate(_FULL_WIDTH)
+    text = _STATUS.sub("", text.lower().translate(_FULL_WIDTH))
     text = _GROUPED_BY_COMMA.sub(lambda found: found[0].replace(",", ""), text)
     text = _GROUPED.sub(lambda found: found[0].replace(found[1], ""), text)
     text = _GROUPED_BEFORE_TOKENS.sub(lambda found: found[0].replace(found[1], ""), text)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         PermissionRule as PermissionRule,
         RuleSet as RuleSet,
         RuleSource as RuleSource,
+        describe_unused_rules as describe_unused_rules,
         find_unused_rules as find_unused_rules,
         parse_rule as parse_rule,
     )
@@ -45,6 +46,6 @@ lazy_exports(
         "path_checker": "PermissionMode",
         "portable": "is_portable relative_program",
         "plug": "Answer PermissionCallback OnDeny Permissions",
-        "rules": "Effect RuleSource PermissionRule RuleSet parse_rule find_unused_rules",
+        "rules": "Effect RuleSource PermissionRule RuleSet parse_rule find_unused_rules describe_unused_rules",
     },
 )

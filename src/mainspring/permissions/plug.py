@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import difflib
 import inspect
 import warnings
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
@@ -23,7 +22,7 @@ from mainspring.permissions.engine import REQUIRES_APPROVAL, PermissionEngine, T
 from mainspring.permissions.path_checker import GrantKey, PermissionMode
 from mainspring.permissions.path_patterns import split_path
 from mainspring.permissions.paths import ProjectPaths, ResolvesPaths
-from mainspring.permissions.rules import PermissionRule, RuleSet, find_unused_rules
+from mainspring.permissions.rules import PermissionRule, RuleSet, describe_unused_rules
 from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.text import escape_invisible
 from mainspring.threads import run_in_thread
@@ -173,21 +172,14 @@ class Permissions:
         started. Rules for tools of MCP servers are not checked. When a run starts, each rule is reported once as a `ConfigWarning`; a
         tool that is added later ends the problem with the next run.
         """
-        known = sorted(self._tools)
-        found: list[str] = []
-        for rule in find_unused_rules(self._own_rules, known):
-            if not rule.tool.startswith("mcp__"):  # the tools of MCP servers may not be known yet
-                near = difflib.get_close_matches(rule.tool, known, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                found.append(f"the {rule.effect} rule {rule.text!r} matches no tool and has no effect{hint}")
-        return tuple(found)
+        return describe_unused_rules(self._own_rules, sorted(self._tools))
 
     def _warn(self, agent: CoreAgent) -> None:
         self._tools.update(t.name for t in (*agent.tools, *getattr(agent, "known_tools", ())))
         for text in self.problems:
             if text not in self._warned:
                 self._warned.add(text)
-                warnings.warn(f"permissions: {text}", ConfigWarning, stacklevel=2)
+                warnings.warn(text, ConfigWarning, stacklevel=2)
 
     @property
     def engine(self) -> PermissionEngine:

@@ -20,8 +20,9 @@ from mainspring.lazy import lazy_function, lazy_re
 from mainspring.permissions.command_patterns import compile_command_pattern
 from mainspring.permissions.path_patterns import compile_path_pattern
 from mainspring.shell_analysis import wildcards
-from mainspring.text import code_point, escape_invisible, find_invisible
+from mainspring.text import code_point, escape_invisible, find_invisible, suggest_name
 from mainspring.tools import Scope
+from mainspring.tools.names import COMMON_ALIASES
 
 if TYPE_CHECKING:
     from mainspring.shell_analysis.commands import analyze
@@ -184,6 +185,21 @@ def find_unused_rules(rules: RuleSet, tools: Iterable[str]) -> tuple[PermissionR
         for rule in rules
         if rule.tool and not any(wildcards.fullmatch(wildcards.encode_wildcards(rule.tool), name) for name in known)
     )
+
+
+def describe_unused_rules(rules: RuleSet, tools: Iterable[str]) -> tuple[str, ...]:
+    """Return a notice about each rule that names none of these tools; those for tools of MCP servers, which may not be known yet, are skipped."""
+    known = tuple(tools)
+    notices: list[str] = []
+    for rule in find_unused_rules(rules, known):
+        if not rule.tool.startswith("mcp__"):
+            alias = COMMON_ALIASES.get(rule.tool.lower(), "")
+            hint = f"Did you mean {alias!r}?" if alias else suggest_name(rule.tool.lower(), known)
+            place = f" ({rule.origin.place})" if rule.origin.place else ""
+            notices.append(
+                f"The {rule.effect} rule {rule.text!r}{place} matches no tool and has no effect. {hint}".rstrip()
+            )
+    return tuple(notices)
 
 
 def parse_rule(text: str, effect: Effect, origin: RuleSource | None = None) -> PermissionRule:

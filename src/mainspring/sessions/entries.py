@@ -10,6 +10,7 @@ Calls are written as they happen: ``intent`` (the model's message, before any ca
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime
 from typing import Any, cast
 
@@ -385,6 +386,8 @@ def _decode_incomplete(line: bytes) -> Entry | None:
     try:
         found = msgspec.json.decode(line, type=dict[str, Any])
         given = {key: value for key, value in found.items() if value is not None}
+        if given.get("type") != SessionEntry.__struct_config__.tag:  # the ID of a session is in its name, too
+            given.setdefault("id", hashlib.sha256(line).hexdigest()[:16])
         return cast("Entry", msgspec.convert({**_DEFAULTS, **given}, Entry))
     except ENTRY_ERRORS:
         return None
@@ -403,12 +406,17 @@ def decode_session_header(line: bytes, place: object) -> SessionEntry:
 
 
 def decode_header(line: bytes) -> EntryHeader:
-    """Decode type, ID, and parent of a line, ignoring the rest.
+    """Decode type, ID, and parent of a line, ignoring the rest. An entry without an ID gets one, always the same.
 
     Raises:
         ENTRY_ERRORS: If it is not an entry.
     """
-    return _links.decode(line)
+    try:
+        return _links.decode(line)
+    except ENTRY_ERRORS:
+        if (entry := _decode_incomplete(line)) is None:
+            raise
+        return EntryHeader(str(entry.__struct_config__.tag), entry.id, entry.parent)
 
 
 def entry_schema() -> dict[str, Any]:

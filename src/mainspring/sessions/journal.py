@@ -418,7 +418,8 @@ class SessionWriter:
     def _warn_unsaved(self) -> None:
         if self._writer.unsaved:
             entries = pluralize(len(self._writer.unsaved), "entry", "entries")
-            self.add_warning(Problem("unsaved", f"{entries} of session {self.header.id} could not be saved"))
+            text = f"{entries} of session {self.header.id} could not be saved: they are missing when you resume it"
+            self.add_warning(Problem("unsaved", text))
 
     @property
     def title(self) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mainspring.cancellation import CancelToken, run_cancellable
+from mainspring.env.paths import is_system_refusal
 from mainspring.errors import (
     AuthenticationError,
     ConfigError,
@@ -67,6 +68,8 @@ def result_from_exception(name: str, error: Exception) -> ToolResult:
         trace = "".join(traceback.format_exception(error))
         logger.error("Tool %s raised an unexpected exception:\n%s", name, redact_environment(trace).rstrip())
         return error_result(f"Error: {type(error).__name__}{text and f': {text}'}", ToolErrorCode.UNKNOWN)
+    if isinstance(error, PermissionError) and is_system_refusal(error):
+        code = ToolErrorCode.IO_ERROR
     if isinstance(error, TimeoutError):
         text = text or f"{name} took too long"
     elif not isinstance(error, PermissionDeniedError):

@@ -20,8 +20,9 @@ from mainspring.events import (
     ToolExecutionUpdate,
 )
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
+from tests.helpers.waiting_model import Gate, WaitingModel
 from tests.requires import on_posix
-from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
+from tests.unit.app.chat.harness import chatting
 
 
 @pytest.fixture
@@ -161,7 +162,8 @@ import asyncio, os, sys
 from pathlib import Path
 from mainspring.app.chat.commands import Prompt, Queue
 from tests.requires import on_posix
-from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
+from tests.helpers.waiting_model import Gate, WaitingModel
+from tests.unit.app.chat.harness import chatting
 
 async def main():
     gate = Gate()

@@ -15,6 +15,7 @@ from mainspring.models import ModelRequest
 from mainspring.policies.budgets import Budget, Ledger
 from mainspring.testing import Reply, ScriptedModel
 from mainspring.tools.builtin import read_file
+from tests.helpers.waiting_model import Gate, WaitingModel
 
 
 async def test_side_question_sees_the_conversation_and_leaves_it_unchanged() -> None:
@@ -105,27 +106,19 @@ async def test_limit_of_turns_does_not_forbid_a_side_question() -> None:
 
 async def test_side_call_that_ends_after_its_run_counts_for_the_conversation_and_its_ledger() -> None:
     customer = Ledger(limit=Budget(max_turns=9))
-    started, release = asyncio.Event(), asyncio.Event()
+    gate = Gate()
     calls: list[asyncio.Future[Message]] = []
-
-    class SlowModel(ScriptedModel):
-        async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-            started.set()
-            await release.wait()
-            async for event in super().stream(request):
-                yield event
-
-    summarizer = SlowModel(Reply("A summary.", usage=USAGE))
+    summarizer = WaitingModel(Reply("A summary.", usage=USAGE), gates={0: gate})
     agent = Agent(ScriptedModel(Reply("Hello.", usage=USAGE)), execution=MemoryEnv({}), ledger=customer)
 
     @agent.on(TurnAfter)
     async def start_summary(hook: TurnAfter) -> None:
         request = ModelRequest((Message.user("Summarize."),))
         calls.append(asyncio.ensure_future(agent.side_call("summary", request, model=summarizer)))
-        await started.wait()
+        await gate.reached_limit.wait()
 
     result = await agent.run("Hi")
     assert (result.usage.total_tokens, agent.ledger.tokens, customer.tokens) == (110, 110, 110)
-    release.set()
+    gate.open.set()
     await calls[0]
     assert (agent.ledger.tokens, customer.tokens, customer.turns) == (220, 220, 1)

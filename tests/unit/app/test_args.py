@@ -2,6 +2,7 @@
 
 import pytest
 
+from mainspring.app.cli.action_arguments import ACTION_ARGUMENTS
 from mainspring.app.cli.arguments import COMMANDS, UsageError, parse_arguments, run_parser
 
 
@@ -72,13 +73,25 @@ def test_every_command_is_parsed(name: str) -> None:
         (["-p", "x", "--max-seconds", "-1"], "must be a number greater than 0"),
         (["-p", "x", "--continue", "--session", "y"], "Use only one of"),
         (["-p", "x", "--continue", "--no-session"], "Use only one of --no-session"),
-        (["tools", "cal"], "invalid choice"),
+        (["tools", "cal"], "invalid choice: 'cal' .* Did you mean call?"),
+        (["tools", "list", "grep"], "Unexpected argument of `mainspring tools list`: grep"),
+        (["sessions", "list", "x"], "use `mainspring sessions show x`"),
+        (["mcp", "remove", "a", "b"], "Unexpected argument of `mainspring mcp remove`: b"),
+        (["config", "path", "x"], "Unexpected argument"),
+        (["memory", "add", "use", "tabs"], "Put text of several words in quotes"),
         (["replay"], "required"),
     ],
 )
 def test_usage_errors_explain_the_problem(arguments: list[str], text: str) -> None:
     with pytest.raises(UsageError, match=text):
         parse_arguments(arguments)
+
+
+def test_every_action_has_its_arguments_in_the_table() -> None:
+    for name, make in COMMANDS.items():
+        positional = [action for action in make().arguments if not action.option_strings]
+        actions = [str(choice) for action in positional if action.dest == "action" for choice in action.choices or ()]
+        assert list(ACTION_ARGUMENTS.get(name, ())) == (actions or [""] * bool(positional)), name
 
 
 def test_help_names_commands_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,7 +93,7 @@ def test_text_output_in_a_pipe_is_the_response_only() -> None:
     assert (out, code) == ("Done\x1b[2J.\n", 0)
     assert err.splitlines() == [
         "model: embedded:tiny; Tiny; no key; resuming after 2 messages",
-        "It is for trying out.",
+        "Note: It is for trying out.",
         "Let me look.",
         "> read_file a\\x1b[31m.txt",
         "  failed: bad\\x1b]0;x\\x07",

@@ -1,4 +1,4 @@
-"""Commands in a sandbox leave no files that run later outside of it, and a linked worktree can commit."""
+"""Commands in a sandbox leave no files that run later outside of it, and a linked worktree and a submodule can commit."""
 
 import os
 import shutil
@@ -13,9 +13,10 @@ import pytest
 
 from mainspring.env.paths import GUARDED_NAMES
 from mainspring.env.sandbox import SandboxBackend, SandboxEnv, lockdown
-from mainspring.env.sandbox.guarded import GuardedTree, is_guarded, is_harmless, linked_worktree
+from mainspring.env.sandbox.guarded import GuardedTree, is_guarded, is_harmless, linked_repository
 from mainspring.env.sandbox.policy import make_policy
 from mainspring.permissions.sensitive_paths import SensitivePaths
+from tests.helpers.git import git
 from tests.helpers.sandboxes import LAYERS, layer
 from tests.requires import skip_missing
 
@@ -79,10 +80,6 @@ async def env(provider: SandboxBackend, project: Path) -> AsyncIterator[SandboxE
     sandbox = SandboxEnv(project, provider=provider)
     yield sandbox
     await sandbox.aclose()
-
-
-def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def guarded_files(root: Path) -> dict[str, str]:
@@ -312,16 +309,62 @@ async def test_hooks_and_config_of_the_main_repository_are_unchanged(
     assert read_git_files() == before
 
 
-def test_project_cannot_point_to_a_foreign_repository(project: Path, worktree: Path, base_folder: Path) -> None:
-    assert linked_worktree(str(worktree)) == (str(project / ".git"), str(project / ".git/worktrees/wt"))
+@pytest.fixture
+def submodule(project: Path, base_folder: Path) -> Path:
+    git(base_folder, "clone", "-q", str(project), "origin")
+    git(project, "-c", "protocol.file.allow=always", "submodule", "add", "-q", "../origin", "my lib")
+    git(project, "commit", "-qm", "submodule")
+    return project / "my lib"
+
+
+async def test_submodule_can_commit_and_its_hooks_and_config_are_unchanged(
+    provider: SandboxBackend, submodule: Path, project: Path
+) -> None:
+    folder = project / ".git/modules/my lib"
+    config = (folder / "config").read_text()
+    env = SandboxEnv(submodule, provider=provider)
+    finished = await env.run(
+        "echo x > new && git add new && git commit -qm second && git tag v1 && git switch -qc b2", timeout=30
+    )
+    for script in (
+        "echo EVIL > '{git}/hooks/pre-commit'",
+        "git config core.fsmonitor EVIL",
+        "echo EVIL > '{git}/config.worktree'",
+        "echo EVIL > '{git}/info/attributes'",
+        "echo EVIL > '{git}/../../hooks/pre-commit'",
+        "echo EVIL > '{git}/../../index.lock'",
+        "echo gitdir: /tmp > .git",
+    ):
+        await env.run(script.format(git=folder), timeout=30)
+    await env.aclose()
+
+    assert (finished.exit_code, finished.stderr.text) == (0, "")
+    assert git(submodule, "log", "-1", "--format=%s %D") == "second HEAD -> b2, tag: v1, main"
+    assert (folder / "config").read_text() == config
+    assert not any(
+        os.path.lexists(folder / name) for name in ("hooks/pre-commit", "config.worktree", "info/attributes")
+    )
+    assert not any(os.path.lexists(project / ".git" / name) for name in ("hooks/pre-commit", "index.lock"))
+    assert (submodule / ".git").read_text() == "gitdir: ../.git/modules/my lib\n"
+
+
+def test_project_cannot_point_to_a_foreign_repository(
+    project: Path, worktree: Path, submodule: Path, base_folder: Path
+) -> None:
+    own = str(project / ".git/modules/my lib")
+    assert linked_repository(str(submodule)) == (own, own)
+    assert linked_repository(str(worktree)) == (str(project / ".git"), str(project / ".git/worktrees/wt"))
     hostile = base_folder / "hostile"
     hostile.mkdir()
-    for target in (".git", ".git/worktrees/wt", ".git/worktrees/../worktrees/other", ".git/worktrees/none"):
+    for target in (
+        *(".git", ".git/worktrees/wt", ".git/worktrees/../worktrees/other", ".git/worktrees/none"),
+        ".git/modules/my lib",
+    ):
         (hostile / ".git").write_text(f"gitdir: {project}/{target}\n")
-        assert linked_worktree(str(hostile)) is None
+        assert linked_repository(str(hostile)) is None
     (hostile / ".git").unlink()
     (hostile / ".git").symlink_to(worktree / ".git")
-    assert linked_worktree(str(hostile)) is None
+    assert linked_repository(str(hostile)) is None
 
 
 async def test_git_reads_a_repository_that_is_not_the_project(

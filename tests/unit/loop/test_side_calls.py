@@ -1,7 +1,7 @@
 """Model calls outside the conversation: their requests, usage, and rejections."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from mainspring.loop.hooks import ContextTransform, SessionEnd
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelRequest, RetryConfig
 from mainspring.testing.scripted_model import Reply
+from tests.helpers.waiting_model import Gate, WaitingModel
 from tests.unit.loop.harness import Script, fail, make_agent, make_config, text_reply, tool_call_reply
 
 
@@ -184,28 +185,21 @@ async def test_side_call_after_the_run_is_rejected() -> None:
 
 
 async def test_side_call_that_outlives_its_run_publishes_nothing_after_its_end() -> None:
-    began, is_over = asyncio.Event(), asyncio.Event()
-
-    class SlowModel(Script):
-        async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-            began.set()
-            await is_over.wait()
-            async for event in super().stream(request):
-                yield event
-
+    gate = Gate()
+    model = WaitingModel("late", gates={0: gate})
     late: list[asyncio.Task[Message]] = []
     events: list[Event] = []
 
     async def start(ctx: ContextTransform) -> None:
         assert ctx.side_call is not None
-        late.append(asyncio.ensure_future(ctx.side_call("late", make_request(), model=SlowModel(text_reply("late")))))
-        await began.wait()
+        late.append(asyncio.ensure_future(ctx.side_call("late", make_request(), model=model)))
+        await gate.reached_limit.wait()
 
     agent = make_agent(Script(text_reply("answer")), hooks={ContextTransform: start})
     agent.subscribe(events.append)
     await agent.run("go")
     assert isinstance(events[-1], AgentEnd)
-    is_over.set()
+    gate.open.set()
     assert (await late[0]).text == "late"
     assert isinstance(events[-1], AgentEnd)
 

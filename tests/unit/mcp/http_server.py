@@ -29,6 +29,12 @@ class HttpServer:
         slashes: What follows the issuer in the metadata of the endpoint, and in those of the issuer.
         closed: True if the server registers no clients.
         requests: Received requests as method, path, and headers.
+        versions: Supported versions; others are refused, see ``refuses_version_in``. Empty if all versions are supported.
+        token_status, token_fields: HTTP status of a successful token response, and fields that replace those in it.
+        called: The response to calls; by default, that of the tool.
+        refuses_resource: True if a refresh with the parameter ``resource`` is refused.
+        notified: The response to notifications.
+        refuses_version_in: ``header``, ``status`` (of the handshake), or ``error`` (a response of the protocol).
     """
 
     def __init__(self, *, refuse: int = 0, login: bool = False, lifetime: int = 3600) -> None:
@@ -47,6 +53,14 @@ class HttpServer:
         self.wrong_state = self.wrong_issuer = self.closed = False
         self.scopes: list[str] = []
         self.slashes: tuple[str, str] = ("", "")
+        self.versions: tuple[str, ...] = ()
+        self.refuses_version_in = ""
+        self.token_status = 200
+        self.refuses_resource = False
+        self.refused_resources = 0
+        self.token_fields: dict[str, Any] = {}
+        self.called: tuple[int, dict[str, str], Any] | None = None
+        self.notified: tuple[int, dict[str, str], Any] = (202, {}, None)
 
     @property
     def base(self) -> str:
@@ -112,6 +126,13 @@ class HttpServer:
 
         if method == "server/discover":
             return 400, {}, None
+        header = self.refuses_version_in == "header"
+        version = headers.get("mcp-protocol-version", "") if header else params.get("protocolVersion", "")
+        if self.versions and version and version not in self.versions:
+            error = {"code": -32602, "message": "Unsupported protocol version"}
+            if self.refuses_version_in == "error":
+                return 200, {}, {"jsonrpc": "2.0", "id": key, "error": error}
+            return 400, {}, error["message"] if header else None
         if method == "initialize":
             session = f"session-{len(self.requests)}"
             self.sessions.add(session)
@@ -120,10 +141,10 @@ class HttpServer:
         if headers.get("mcp-session-id") not in self.sessions:
             return self.forgotten, {}, {"error": {"code": -32000, "message": "Bad Request: No valid session ID"}}
         if key is None:
-            return 202, {}, None
+            return self.notified
         if method == "tools/list":
             return result({"tools": [TOOL]})
-        return result(
+        return self.called or result(
             {
                 "content": [
                     {"type": "text", "text": f"{params['arguments'].get('text')} {headers.get('x-own', '')}".strip()}
@@ -167,6 +188,9 @@ class HttpServer:
 
     def _token(self, form: dict[str, str]) -> tuple[int, dict[str, str], Any]:
         if form["grant_type"] == "refresh_token":
+            self.refused_resources += "resource" in form and self.refuses_resource
+            if "resource" in form and self.refuses_resource:
+                return 400, {}, {"error": "invalid_request"}
             if form["refresh_token"] != f"refresh-{self.refreshes}":
                 return 400, {}, {"error": "invalid_grant"}
             self.refreshes += 1
@@ -177,4 +201,4 @@ class HttpServer:
         token = f"access-{len(self.tokens)}"
         self.tokens.add(token)
         facts = {"token_type": "Bearer", "expires_in": self.lifetime, "refresh_token": f"refresh-{self.refreshes}"}
-        return 200, {}, {"access_token": token, **facts}
+        return self.token_status, {}, {"access_token": token, **facts} | self.token_fields

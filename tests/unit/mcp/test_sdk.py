@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import httpx2
 import msgspec
 import pytest
 
 from mainspring.errors import ConfigError
 from mainspring.mcp import ElicitResult, McpError, McpServer, McpServerConfig, connect_mcp, login_mcp
 from mainspring.mcp.login import logout_mcp
-from mainspring.mcp.oauth import LoginFile
+from mainspring.mcp.oauth import LoginFile, repair_token_response
 from tests.unit.mcp.harness import wait_until
 from tests.unit.mcp.http_server import HttpServer
 
@@ -65,6 +66,39 @@ async def test_text_of_an_http_error_is_shown(refusal: str, text: str) -> None:
                 pass
 
 
+@pytest.mark.parametrize("refuses_in", ["header", "status", "error"])
+async def test_server_that_refuses_newer_versions_gets_an_older_one(refuses_in: str) -> None:
+    """Instead of offering its own version; the version that works is offered first when the connection is renewed."""
+    server = HttpServer()
+    server.versions, server.refuses_version_in = ("2025-03-26", "2024-11-05"), refuses_in
+    async with server.running(), connect_mcp(server.url) as web:
+        assert web.info.protocol == "2025-03-26"
+        known = len(server.requests)
+        server.sessions.clear()
+        assert text_of(await web.call("echo", {"text": "1"})) == "1"
+        assert [h.get("mcp-protocol-version") for m, _, h in server.requests[known:] if m == "POST"] == [
+            *("2025-03-26", None),
+            *["2025-03-26"] * 3,
+        ]
+
+
+async def test_server_that_refuses_notifications_is_used() -> None:
+    server = HttpServer()
+    server.notified = (400, {}, "Unknown method")
+    async with server.running(), connect_mcp(server.url) as web:
+        assert (web.info.protocol, text_of(await web.call("echo", {"text": "1"}))) == ("2025-11-25", "1")
+
+
+async def test_error_of_the_latest_version_is_shown_if_no_version_works() -> None:
+    server = HttpServer()
+    server.versions, server.refuses_version_in = ("2020-01-01",), "error"
+    async with server.running():
+        with pytest.raises(McpError, match="Cannot connect to MCP server 'server'"):
+            async with connect_mcp(server.url):
+                pass
+    assert len([1 for method, _, _ in server.requests if method == "POST"]) == 5
+
+
 async def test_restarted_server_is_used_again() -> None:
     server = HttpServer()
     async with server.running():
@@ -100,6 +134,24 @@ async def test_http_error_is_explained(status: int, text: str, reason: str) -> N
             async with connect_mcp(server.url):
                 pass
         assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("called", "text"),
+    [
+        ((500, {}, {"error": "no disk"}), r'^MCP server \'server\': returned HTTP 500 \(\{"error": "no disk"\}\)$'),
+        ((502, {}, None), r"^MCP server 'server': returned HTTP 502$"),
+        ((200, {}, {"jsonrpc": "2.0", "id": 2}), "the response violates the protocol"),
+    ],
+)
+async def test_error_of_a_call_names_the_status_and_the_connection_continues(called: Any, text: str) -> None:
+    async with HttpServer().running() as server, connect_mcp(server.url) as web:
+        server.called = called
+        for _ in range(2):
+            with pytest.raises(McpError, match=text):
+                await web.call("echo", {"text": "1"})
+        server.called = None
+        assert text_of(await web.call("echo", {"text": "2"})) == "2"
 
 
 async def test_unreachable_host_is_reported() -> None:
@@ -257,6 +309,62 @@ async def test_login_is_stored_and_refreshed_once(tmp_path: Path) -> None:
         assert repr(file.read()) == f"<StoredLogin {server.url} expires={file.read().expires}>"
         assert await logout_mcp(config, tmp_path / "logins")
         assert not await logout_mcp(config, tmp_path / "logins")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"expires_in": "3600"},
+        {"expires_in": 3599.5},
+        {"expires_in": 0},
+        {"expires_in": "soon", "token_type": None},
+        {"refresh_token": ""},
+        {"refresh_token": None, "token_type": ""},
+        {"scope": ["read", "write"]},
+        {"scope": "read,write"},
+        {"scope": []},
+        {"access_token": None, "user": {"access_token": "access-0", "refresh_token": "refresh-0", "scope": "read"}},
+    ],
+    ids=str,
+)
+async def test_token_responses_that_deviate_from_the_standard_are_read(tmp_path: Path, fields: dict[str, Any]) -> None:
+    """Of a login and of a refresh, which returns no new refresh token."""
+    async with HttpServer(login=True).running() as server:
+        server.token_status = 201
+        server.token_fields = fields if "refresh_token" not in fields else {}
+        config = McpServerConfig(name="web", transport="http", url=server.url, mode="legacy")
+        assert await login_mcp(config, tmp_path, show=Browser(server).show, browser=False)
+        file = LoginFile(tmp_path, config)
+        server.token_fields = fields
+        server.tokens.clear()
+        async with connect_mcp(config, tokens=tmp_path) as web:
+            assert text_of(await web.call("echo", {"text": "1"})) == "1"
+        stored = file.read().tokens
+        assert stored.get("refresh_token", "refresh-0").startswith("refresh-")
+        assert stored["token_type"] == "Bearer"
+        assert stored.get("scope") in (None, "read", "read write")
+
+
+async def test_refresh_is_repeated_without_the_resource_if_the_server_does_not_know_it(tmp_path: Path) -> None:
+    async with HttpServer(login=True).running() as server:
+        config = McpServerConfig(name="web", transport="http", url=server.url)
+        assert await login_mcp(config, tmp_path, show=Browser(server).show, browser=False)
+        server.refuses_resource = True
+        async with connect_mcp(config, tokens=tmp_path) as web:
+            server.tokens.clear()
+            assert text_of(await web.call("echo", {"text": "1"})) == "1"
+    assert (server.refused_resources, server.refreshes) == (1, 1)
+
+
+async def test_token_response_can_be_a_form_and_an_error_in_it_is_named() -> None:
+    form = await repair_token_response(httpx2.Response(200, text="access_token=a&expires_in=60&scope=read%2Cwrite"))
+    assert form.json() == {
+        **{"access_token": "a", "token_type": "Bearer", "expires_in": 60, "scope": "read write", "refresh_token": None}
+    }
+    refused = await repair_token_response(httpx2.Response(200, json={"ok": False, "error": "bad_code"}))
+    assert (refused.status_code, refused.json()["error"]) == (400, "bad_code")
+    failed = httpx2.Response(500, text="no")
+    assert await repair_token_response(failed) is failed
 
 
 @pytest.mark.covers("BYD-10")

@@ -28,6 +28,7 @@ from mainspring.messages import (
     to_finish_reason,
     to_messages,
 )
+from mainspring.messages.usage import UNKNOWN_COST
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 JSON = st.recursive(
@@ -241,6 +242,15 @@ def test_prompts_of_every_form_become_messages() -> None:
 
 
 @pytest.mark.covers("MOD-29", "MOD-31")
+def test_printed_values_contain_what_is_set() -> None:
+    cost = Cost(0.1 + 0.2, 1e-7)
+    assert (
+        repr(Usage(12, 3, cost=cost)) == "Usage(input_tokens=12, output_tokens=3, cost=Cost(input=0.3, output=1e-07))"
+    )
+    assert (repr(Usage()), repr(Cost(0.0)), repr(UNKNOWN_COST)) == ("Usage()", "Cost()", "Cost(unknown)")
+    assert repr(Message.assistant("hi", timestamp=None)).count("None") == 1  # only what was given
+
+
 def test_usage_adds_up_without_double_counting() -> None:
     usage = Usage(10, 5, cache_read=100, cache_write=7, reasoning_tokens=3, cost=Cost(1, 2, 3, 4))
     assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (117, 5, 122)

@@ -33,6 +33,14 @@ WINDOW: dict[str, Wording] = {
         f"characters (more than {max(0, w - m) * 4} characters, which is the upper bound for {max(0, w - m)} input tokens). Please "
         f"reduce the length of the input prompt or the number of requested output tokens. (parameter=input_text, value={4 * n})"
     ),
+    "vLLM 0.15": lambda n, m, w: (
+        f"This model's maximum context length is {w} tokens. However, your request has {n} input tokens plus {m} 'max_tokens'. Please "
+        f"reduce one or the other. (parameter=input_tokens, max_tokens, value=({n}, {m}))"
+    ),
+    "SiliconFlow": lambda n, m, w: f"max_total_tokens ({n + m}) must be less than or equal to max_seq_len ({w})",
+    "Snowflake": lambda n, m, w: f"max tokens of {n + m} exceeded limit of {w}",
+    "KoboldCpp": lambda n, m, w: f"Requested max_length {m} + prompt {n} too big for max_context_length {w}",
+    "unknown, with the total": lambda n, m, w: f"The total of input and output tokens, {n + m}, is more than {w}",
     "SGLang": lambda n, m, w: (
         f"Requested token count exceeds the model's maximum context length of {w} tokens. You requested a total of {n + m} tokens: "
         f"{n} tokens from the input messages and {m} tokens for the completion. Please reduce the number of tokens in the input "
@@ -161,6 +169,7 @@ OUTPUT: dict[str, Wording] = {
     "NIM": lambda n, m, c: f"max_tokens must be at most {c}",
     "xAI": lambda n, m, c: f"max_completion_tokens value {m} exceeds maximum allowed value of {c}",
     "Zhipu": lambda n, m, c: f"The max_tokens parameter is illegal: must be in range [1, {c}]",
+    "gateway": lambda n, m, c: f"Output token limit exceeded: requested {m}, allowed {c}",
     "unknown": lambda n, m, c: f"This model only supports {c} max output tokens, but {m} were requested",
     "Qwen, Chinese": lambda n, m, w: f"参数 max_tokens 非法，取值范围为 [1, {w}]",
     "GLM, Chinese": lambda n, m, w: f"max_tokens参数非法：最大值为{w}，当前值为{m}",

@@ -1,5 +1,6 @@
 """A local server is asked for the limits of a model, before the first request."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from mainspring.errors import NetworkError
 from mainspring.messages import Message
-from mainspring.models import create_model
+from mainspring.models import create_model, token_limits
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ModelRequest
 from mainspring.models.providers.http import is_local_address
@@ -123,6 +124,42 @@ async def test_server_without_limits_is_asked_twice_at_most() -> None:
         assert sent_limits(server.requests) == [16_384] * 4
         assert [r.target for r in server.requests].count("/v1/models") == 2
         assert {r.target for r in server.requests if r.method == "POST"} == {"/v1/chat/completions"}
+
+
+async def test_models_of_a_process_share_the_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(token_limits, "monotonic", lambda: now)
+    async with serve(answer_from({"/v1/models": {"data": [{"id": "m"}]}})) as server:
+
+        async def count_questions() -> int:
+            before = len(server.requests)
+            models = [create_model("compatible:m", base_url=f"{server.url}/v1", api_key="x") for _ in range(3)]
+            await asyncio.gather(*[model.complete(REQUEST) for model in models])
+            return [r.target for r in server.requests[before:]].count("/v1/models")
+
+        assert [await count_questions(), await count_questions()] == [2, 0]
+        now = 301.0
+        assert [await count_questions(), await count_questions()] == [2, 0]
+
+
+@pytest.mark.parametrize("failure", [["reset"], plain(b"{}", "503 Service Unavailable")])
+async def test_server_that_does_not_work_yet_is_asked_again(failure: Answer) -> None:
+    is_ready = False
+
+    def answer(request: Received) -> Answer:
+        return answer_from(SERVERS["llama.cpp"])(request) if is_ready else failure
+
+    async with serve(answer) as server:
+        model = create_model("compatible:m", base_url=f"{server.url}/v1", api_key="x")
+        for _ in range(3):
+            with pytest.raises(NetworkError):
+                await model.complete(REQUEST)
+        assert {r.target for r in server.requests} == {"/v1/models", "/v1/chat/completions"}
+        is_ready = True
+
+        await model.complete(REQUEST)
+
+        assert model.info.context_window == 8192
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,15 @@ import pytest
 from mainspring import Agent
 from mainspring.errors import ContextExceededError, ModelError
 from mainspring.events import Notice
-from mainspring.messages import ImageBlock, Message, TextBlock, ToolDefinition, ToolResultBlock, ToolUseBlock
+from mainspring.messages import (
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolDefinition,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from mainspring.models import HttpModel
 from mainspring.models.port import ModelInfo, ModelRequest, Sampling
 from mainspring.models.profile import ModelProfile
@@ -265,6 +273,7 @@ async def test_two_refusals_in_any_order_are_learned() -> None:
         (402, {"error": {"message": "Payment required for images"}}),
         (403, {"error": {"message": "Images are not allowed for your account"}}),
         (404, {"error": {"message": "The model `m1` does not exist", "code": "model_not_found"}}),
+        (404, {"error": {"message": "The model `gpt-4-vision` does not exist or you do not have access to it."}}),
         (404, {"detail": "Not Found"}),
         (404, {"error": {"message": "refused"}}),
         (404, {}),
@@ -462,6 +471,8 @@ async def test_server_error_about_a_schema_with_tools_is_a_refusal_of_the_schema
         (500, "error parsing tool call: raw='{\"a\": ' err=unexpected end of JSON input", False),
         (500, "CUDA error: out of memory in function ggml_cuda", True),
         (400, "You exceeded your current quota, please check your plan and billing. Tools need credits.", True),
+        (400, "Error while preparing the tools of the request", True),
+        (422, "Invalid function schema", True),
     ],
 )
 async def test_failure_that_passes_removes_no_tools(status: int, error: str, is_retried: bool) -> None:
@@ -477,6 +488,86 @@ async def test_failure_that_passes_removes_no_tools(status: int, error: str, is_
     assert len(host.requests) == 2
     assert all("tools" in body for body in host.requests)
     assert not notes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The `reasoning_content` in the thinking mode must be passed back to the API.",
+        "thinking is enabled but reasoning_content is missing in assistant tool call message at index 1",
+        "Missing `reasoning_content` field in the assistant message at message index 1.",
+    ],
+)
+async def test_host_that_requires_reasoning_in_each_message_gets_it(text: str) -> None:
+    def refuse(body: Any) -> Any:
+        lacks = any(m["role"] == "assistant" and not m.get("reasoning_content") for m in body["messages"])
+        return {"error": {"message": text}} if lacks else None
+
+    host, notes = Host(refuse), list[str]()
+    http_model = create_http_model(host)
+    history = [
+        Message.user("Look"),
+        Message.assistant([ToolUseBlock("c1", "look")], provider="host", model="m1"),
+        Message.user([ToolResultBlock("c1", "look", "A")]),
+        Message.assistant([ThinkingBlock("Hm.", "reasoning_content"), TextBlock("Blue.")], provider="host", model="m1"),
+        Message.user("Sure?"),
+    ]
+
+    for _ in range(2):
+        await http_model.complete(ModelRequest(history, tools=[LOOK], warn=notes.append))
+
+    assert len(host.requests) == 3
+    assert [m.get("reasoning_content") for m in host.requests[-1]["messages"] if m["role"] == "assistant"] == [
+        " ",
+        "Hm.",
+    ]
+    assert not notes
+
+
+async def test_refusal_without_words_that_passes_removes_nothing() -> None:
+    failures = iter([{"error": {"message": "Bad Request"}}])
+    host = Host(lambda body: next(failures, None))
+    http_model, notes = create_http_model(host), list[str]()
+    before = http_model.profile
+
+    await http_model.complete(create_request(warn=notes.append, temperature=0.5, thinking="high", schema=SCHEMA))
+
+    assert host.requests[0] == host.requests[-1]
+    assert len(host.requests) == 3
+    assert (http_model.profile, notes) == (before, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "is_noted"),
+    [
+        ("Unsupported parameter: 'reasoning_effort' is not supported with this model.", True),
+        ("Unsupported value: 'high' is not supported. Supported values are: 'low' and 'medium'.", False),
+    ],
+)
+async def test_reasoning_that_is_refused_by_name_is_reported(text: str, is_noted: bool) -> None:
+    error = {"error": {"message": f"{text} (reasoning_effort)"}}
+    host = Host(lambda body: error if body.get("reasoning_effort") == "high" else None)
+    http_model, notes = create_http_model(host), list[str]()
+
+    await http_model.complete(create_request(thinking="high", warn=notes.append))
+
+    assert len(host.requests) == 2
+    assert [note.partition(" (")[0] for note in notes] == ["host:m1 refused reasoning"] * is_noted
+
+
+@pytest.mark.parametrize("text", ["m1 does not support tools", "Bad Request"])
+async def test_tools_are_left_out_after_the_same_request_failed_twice(text: str) -> None:
+    host = Host(lambda body: {"error": {"message": text}} if "tools" in body else None)
+    http_model, notes = create_http_model(host), list[str]()
+    request = create_request(messages=[Message.user("Look")], warn=notes.append)
+
+    for _ in range(2):
+        assert (await http_model.complete(request)).text == "Hello"
+
+    assert [note.partition(" (")[0] for note in notes] == ["host:m1 refused tools"]
+    with_tools = [json.dumps(body) for body in host.requests if "tools" in body]
+    assert with_tools.count(with_tools[0]) == 2
+    assert len(host.requests) == (4 if "tools" in text else 8)
 
 
 async def test_server_error_about_roles_is_a_refusal_of_the_system_role() -> None:

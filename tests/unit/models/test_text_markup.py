@@ -11,7 +11,7 @@ from mainspring.events import Done, StreamEvent, TextDelta, TextEnd
 from mainspring.messages import Message, ToolDefinition
 from mainspring.models import HttpModel, create_model
 from mainspring.models.codec.response_reader import ResponseReader
-from mainspring.models.codec.text_markup import has_unread_calls
+from mainspring.models.codec.unread_calls import has_unread_calls
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ChatCapabilities, ModelProfile, OllamaCapabilities
 from mainspring.models.transport.recording import MemoryResponse, MemoryTransport
@@ -89,11 +89,117 @@ CALLS: dict[str, tuple[str, list[tuple[str, Any]]]] = {
     ),
     "two calls": (f"{JSON}\n{XML}", ONE_CALL * 2),
     "prefix of functions": (JSON.replace("read_file", "functions.read_file"), ONE_CALL),
+    "prefix of an API": (
+        '<|tool_call_start|>[default_api.read_file(path="a.txt")]<|tool_call_end|>',
+        ONE_CALL,
+    ),
     "types of the schema": (
         "<function=read_file><parameter=path>7</parameter><parameter=lines>7</parameter><parameter=all>true</parameter>"
         '<parameter=names>["a"]</parameter></function>',
         [("read_file", {"path": "7", "lines": 7, "all": True, "names": ["a"]})],
     ),
+    "kimi": (
+        '<|tool_calls_section_begin|><|tool_call_begin|>functions.read_file:0<|tool_call_argument_begin|>{"path": "a.txt"}'
+        "<|tool_call_end|><|tool_calls_section_end|>",
+        ONE_CALL,
+    ),
+    "kimi k3": (
+        '<|open|>tools<|sep|><|open|>call tool="read_file" index="1"<|sep|><|open|>argument key="path" type="string"<|sep|>a.txt'
+        '<|close|>argument<|sep|><|open|>argument key="lines" type="number"<|sep|>7<|close|>argument<|sep|><|close|>call<|sep|>'
+        '<|open|>call tool="write_file" index="2"<|sep|><|close|>call<|sep|><|close|>tools<|sep|><|end_of_msg|>',
+        [("read_file", {"path": "a.txt", "lines": 7}), ("write_file", {})],
+    ),
+    "kimi, two calls without sections": (
+        '<|tool_call_begin|>read_file:0<|tool_call_argument_begin|>{"path": "a.txt"}<|tool_call_end|>\n'
+        '<|tool_call_begin|> functions.read_file:1 <|tool_call_argument_begin|> {"path": "a.txt"} <|tool_call_end|>',
+        ONE_CALL * 2,
+    ),
+    "kimi, json": (
+        '<|tool_call_begin|>{"name": "read_file", "arguments": {"path": "a.txt"}}<|tool_call_end|>',
+        ONE_CALL,
+    ),
+    "deepseek v3": (
+        '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>read_file\n```json\n{"path": "a.txt"}\n```'
+        "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>write_file\n```json\n{}\n```<｜tool▁call▁end｜>"
+        "<｜tool▁calls▁end｜><｜end▁of▁sentence｜>",
+        [*ONE_CALL, ("write_file", {})],
+    ),
+    "deepseek v3.1": (
+        '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>read_file<｜tool▁sep｜>{"path": "a.txt"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+        ONE_CALL,
+    ),
+    "deepseek dsml": (
+        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="read_file">\n<｜DSML｜parameter name="path" string="true">a.txt'
+        '</｜DSML｜parameter>\n<｜DSML｜parameter name="lines" string="false">7</｜DSML｜parameter>\n</｜DSML｜invoke>\n'
+        "</｜DSML｜function_calls>",
+        [("read_file", {"path": "a.txt", "lines": 7})],
+    ),
+    "deepseek dsml without the first tag": (
+        '<|DSML|invoke name="read_file">\n<|DSML|parameter name="path" string="true">a.txt</|DSML|parameter>\n</|DSML|invoke>\n'
+        "</|DSML|tool_calls>",
+        ONE_CALL,
+    ),
+    "step": (
+        "<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜>"
+        '<steptml:invoke name="read_file"><steptml:parameter name="path">a.txt</steptml:parameter></steptml:invoke>'
+        "<｜tool_call_end｜><｜tool_calls_end｜>",
+        ONE_CALL,
+    ),
+    "llama": ('<|python_tag|>{"name": "read_file", "parameters": {"path": "a.txt"}}<|eom_id|>', ONE_CALL),
+    "llama, two calls": (
+        '<|python_tag|>{"name": "read_file", "parameters": {"path": "a.txt"}}; {"name": "read_file", "parameters": {"path": "a.txt"}}',
+        ONE_CALL * 2,
+    ),
+    "llama, python": (
+        '<|python_start|>[read_file(path="a.txt"), read_file(lines=7)]<|python_end|>',
+        [*ONE_CALL, ("read_file", {"lines": 7})],
+    ),
+    "lfm": (
+        r'<|tool_call_start|>[read_file(path="\d a.txt", names=["a"], all=None)]<|tool_call_end|>',
+        [("read_file", {"path": r"\d a.txt", "names": ["a"], "all": None})],
+    ),
+    "olmo": ('<function_calls>\nread_file(path="a.txt")\nread_file(path="a.txt")\n</function_calls>', ONE_CALL * 2),
+    "mistral": ('[TOOL_CALLS][{"name": "read_file", "arguments": {"path": "a.txt"}}]', ONE_CALL),
+    "mistral v11": (
+        '[TOOL_CALLS]read_file[ARGS]{"path": "a.txt"}[TOOL_CALLS]read_file[CALL_ID]x1[ARGS]{"path": "a.txt"}</s>',
+        ONE_CALL * 2,
+    ),
+    "mistral without marks": ('[TOOL_CALLS]read_file{"path": "a.txt"}', ONE_CALL),
+    "gemma": (
+        '<|tool_call>call:read_file{path:<|"|>a, "b": {<|"|>,lines:7,all:true,names:[<|"|>x<|"|>]}<tool_call|>',
+        [("read_file", {"path": 'a, "b": {', "lines": 7, "all": True, "names": ["x"]})],
+    ),
+    "gemma, json": (
+        '<|tool_call|>call:read_file{"path": "a: b", "lines": 7}<|tool_call|>',
+        [("read_file", {"path": "a: b", "lines": 7})],
+    ),
+    "function gemma": ("<start_function_call>call:read_file{path:<escape>a.txt<escape>}<end_function_call>", ONE_CALL),
+    "granite": ('<|tool_call|>[{"name": "read_file", "arguments": {"path": "a.txt"}}]', ONE_CALL),
+    "granite 20b": ('<function_call> {"name": "read_file", "arguments": {"path": "a.txt"}}', ONE_CALL),
+    "phi": ('<|tool_call|>[{"name": "read_file", "arguments": {"path": "a.txt"}}]<|/tool_call|>', ONE_CALL),
+    "internlm": (
+        '<|action_start|><|plugin|>\n{"name": "read_file", "parameters": {"path": "a.txt"}}<|action_end|>',
+        ONE_CALL,
+    ),
+    "cohere": (
+        '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "read_file", "parameters": {"path": "a.txt"}}\n]<|END_ACTION|>',
+        ONE_CALL,
+    ),
+    "nemotron": ('<TOOLCALL>[{"name": "read_file", "arguments": {"path": "a.txt"}}]</TOOLCALL>', ONE_CALL),
+    "seed": (
+        "<seed:tool_call><function=read_file><parameter=path>a.txt</parameter></function></seed:tool_call>",
+        ONE_CALL,
+    ),
+    "longcat": (
+        "<longcat_tool_call>read_file\n<longcat_arg_key>path</longcat_arg_key>\n<longcat_arg_value>a.txt</longcat_arg_value>\n</longcat_tool_call>",
+        ONE_CALL,
+    ),
+    "qwen, name before json": ('<tool_call>\nread_file\n{"path": "a.txt"}\n</tool_call>', ONE_CALL),
+    "calls list with json": (
+        '<function_calls>[{"name": "read_file", "arguments": {"path": "a.txt"}}]</function_calls>',
+        ONE_CALL,
+    ),
+    "stop token after the call": (f"{JSON}<|im_end|>", ONE_CALL),
     "markup in an argument": (
         "<function=write_file>\n<parameter=content>\n<p>\n</parameter> & </function> too\n\n</parameter>\n</function>",
         [("write_file", {"content": "<p>\n</parameter> & </function> too\n"})],
@@ -123,6 +229,14 @@ THOUGHTS: dict[str, tuple[str, tuple[str, str, list[tuple[str, Any]]]]] = {
     "lone end and call": (f"Hm.\n</think>\n\n{JSON}", ("", "Hm.", ONE_CALL)),
     "end without reasoning": ("</think>\n\nYes.", ("Yes.", "", [])),
     "unclosed think": ("<think>Hm.", ("", "Hm.", [])),
+    "think of cohere": (
+        "<|START_THINKING|>Hm.<|END_THINKING|><|START_RESPONSE|>Yes.<|END_RESPONSE|>",
+        ("Yes.", "Hm.", []),
+    ),
+    "think of kimi k3": (
+        "<|open|>think<|sep|>Hm.<|close|>think<|sep|><|open|>response<|sep|>Yes.<|close|>response<|sep|><|end_of_msg|>",
+        ("Yes.", "Hm.", []),
+    ),
     "harmony": (
         "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes.<|return|>",
         ("Yes.", "Hm.", []),
@@ -158,6 +272,13 @@ TEXTS = {
     "prose": "Is 1 < 2 and a<b> or <think? Yes, <tool_cal or </thinking",
     "native markup in a fence": "Kimi writes:\n```\n<|tool_calls_section_begin|>\n```\n",
     "native markup in a sentence": "Kimi writes <|tool_calls_section_begin|> first.",
+    "special tokens in code": "Write `<|tool_call_begin|>`, `[TOOL_CALLS]`, and `<｜tool▁sep｜>`.",
+    "example of special tokens before prose": "See <|tool_call_begin|>read_file:0<|tool_call_argument_begin|>{}<|tool_call_end|> and wait.",
+    "example of braces": "Write <tool_call> {x} </tool_call> or <|tool_call|> {x}",
+    "example of json before prose": 'The call:\n{"name": "read_file", "arguments": {"path": "a.txt"}}\nreads it.',
+    "example of gemma before prose": 'See <|tool_call>call:read_file{path:<|"|>a<|"|>}<tool_call|> and wait.',
+    "example of mistral before prose": 'See [TOOL_CALLS]read_file[ARGS]{"path": "a.txt"} and wait.',
+    "list of texts": "[x] done, [TOOL] open, [a](b), [TOOL_CALLS",
     "quoted": "Write `<tool_call>` and `<think>`, or `</think>` after it.",
     "think in prose": "The tag <think> begins it.",
     "example before prose": f"Write this:\n{JSON}\nand wait.",
@@ -187,31 +308,27 @@ TEXTS = {
     "native markup in a list": "The marks:\n<|tool_call|>\n<|tool_response|>",
 }
 UNREAD = {
-    "kimi": '<|tool_calls_section_begin|><|tool_call_begin|>functions.read_file:0<|tool_call_argument_begin|>{"path": "a.txt"}<|tool_call_end|>',
-    "deepseek": "I read.\n<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>read_file<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-    "deepseek dsml": '<｜DSML｜function_calls>\n<｜DSML｜invoke name="read_file">\n</｜DSML｜invoke>\n</｜DSML｜function_calls>',
-    "llama": '<|python_tag|>{"name": "read_file", "parameters": {"path": "a.txt"}}',
-    "mistral": '[TOOL_CALLS][{"name": "read_file", "arguments": {"path": "a.txt"}}]',
-    "mistral with text": 'I read.\n[TOOL_CALLS]read_file[ARGS]{"path": "a.txt"}',
-    "kimi after prose": (
-        'I read. <|tool_calls_section_begin|><|tool_call_begin|>functions.read_file:0<|tool_call_argument_begin|>{"path": "a.txt"}'
-        "<|tool_call_end|><|tool_calls_section_end|>"
+    "kimi without the first token": 'read_file:0<|tool_call_argument_begin|>{"path": "a.txt"}<|tool_calls_section_end|>',
+    "kimi, broken json after prose": 'I see. <|tool_call_begin|>functions.read_file:0<|tool_call_argument_begin|>{"path": "a.t',
+    "kimi, unknown tool after prose": "I see. <|tool_call_begin|>functions.remove_all:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+    "broken xml after prose": "I see. <function=read_file>\n<parameter=path>\na.t",
+    "json after prose": 'I read it.\n\n{\n  "name": "read_file",\n  "arguments": {\n    "path": "a.txt"\n  }\n}',
+    "kimi, broken json": '<|tool_call_begin|>functions.read_file:0<|tool_call_argument_begin|>{"path": "a.t',
+    "kimi, unknown tool": "I see.\n<|tool_call_begin|>functions.remove_all:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+    "kimi k3, cut off": '<|open|>tools<|sep|><|open|>call tool="read_file" index="1"<|sep|><|open|>argument key="path" type="string"<|sep|>a',
+    "deepseek, one unknown tool of two": (
+        "<｜tool▁call▁begin｜>read_file<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁call▁begin｜>remove<｜tool▁sep｜>{}<｜tool▁call▁end｜>"
     ),
-    "mistral after prose": 'I read. [TOOL_CALLS]read_file[CALL_ID]x[ARGS]{"path": "a.txt"}',
-    "gemma": '<|tool_call>call:read_file{path:<|"|>a.txt<|"|>}<tool_call|>',
+    "mistral, broken json": '[TOOL_CALLS]read_file[ARGS]{"path": ',
+    "gemma, text without marks": "<|tool_call>call:read_file{path:a.txt}<tool_call|>",
+    "lfm, positional argument": '<|tool_call_start|>[read_file("a.txt")]<|tool_call_end|>',
+    "lfm, expression": '<|tool_call_start|>[read_file(path=open("a.txt").read())]<|tool_call_end|>',
     "gemma without special tokens": "call:read_file{path:a.txt}",
     "gemma, python": '```tool_code\nread_file(path="a.txt")\n```',
-    "function gemma": "<start_function_call>call:read_file{path:<escape>a.txt<escape>}<end_function_call>",
     "phi": 'functools[{"name": "read_file", "arguments": {"path": "a.txt"}}]',
-    "granite": '<|tool_call|>[{"name": "read_file", "arguments": {"path": "a.txt"}}]',
-    "internlm": '<|action_start|><|plugin|>\n{"name": "read_file", "parameters": {"path": "a.txt"}}<|action_end|>',
-    "cohere": 'I read.<|START_ACTION|>[{"tool_name": "read_file", "parameters": {"path": "a.txt"}}]<|END_ACTION|>',
     "llama, json": '{"name": "read_file", "parameters": {"path": "a.txt"}}',
     "qwen, json": '```json\n{"name": "read_file", "arguments": {"path": "a.txt"}}\n```',
-    "qwen, name before json": '<tool_call>\nread_file\n{"path": "a.txt"}\n</tool_call>',
     "llama, python": '[read_file(path="a.txt")]',
-    "nemotron": '<TOOLCALL>[{"name": "read_file", "arguments": {"path": "a.txt"}}]</TOOLCALL>',
-    "olmo": '<function_calls>\nread_file(path="a.txt")\n</function_calls>',
     "functionary": '>>>read_file\n{"path": "a.txt"}',
     "tag with the name": "I read.\n<read_file>\n<path>a.txt</path>\n</read_file>",
     "name in an attribute": '<tool_call name="read_file">{"path": "a.txt"}</tool_call>',
@@ -290,6 +407,7 @@ def test_search_for_calls_takes_linear_time() -> None:
         "<|" + "tool" * 10_000,
         '{"name": "a",' * 10_000 + "}",
         "``` <tool " * 10_000 + ">",
+        '\n{"name": "read_file", "arguments": {"path": ' * 10_000 + "}",
     ):
         has_unread_calls(text, TOOLS)
     assert time.process_time() - started < 9
@@ -316,6 +434,7 @@ def test_reasoning_that_the_server_parsed_is_not_repeated() -> None:
 
 @pytest.mark.parametrize("text", [*TEXTS.values(), "Hello, this is a long text. " * 5])
 def test_text_streams_as_it_arrives(text: str) -> None:
+    examples = [text for name, text in TEXTS.items() if name.startswith("example")]
     reader = ResponseReader(ChatDecoder(LOCAL))
     reader.decoder.tools = TOOLS
     arrived = shown = 0
@@ -323,9 +442,9 @@ def test_text_streams_as_it_arrives(text: str) -> None:
         arrived += 1
         events = reader.feed(sse(chunk({"content": character}), done=False))
         shown += sum(len(event.text) for event in events if isinstance(event, TextDelta))
-        if "<" not in text[:arrived] and not "[THINK]".startswith(text[:arrived].strip()):
+        if text[:arrived].strip() and "<" not in text[:arrived] and "[" not in text[:arrived]:
             assert shown == arrived
-        assert arrived - shown < 30 or XML in text or JSON in text
+        assert arrived - shown < 40 or text in examples
 
 
 @given(

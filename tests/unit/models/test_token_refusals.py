@@ -304,6 +304,16 @@ async def test_output_limit_is_lowered_if_the_rejection_has_no_number() -> None:
     assert host.limits == [SENT, 4096]
 
 
+async def test_negative_output_limit_of_a_gateway_is_an_overflow() -> None:
+    text = "max_tokens must be at least 1, got -736. (parameter=max_tokens, value=-736)"
+    host = Host(HOSTS["OpenAI"], lambda n, m, w: text, window=8192)
+
+    with pytest.raises(ContextExceededError):
+        await model_at(HOSTS["OpenAI"], host, "negative").complete(request(36_000))
+
+    assert host.limits == [SENT, 4096]
+
+
 async def test_size_in_the_fields_of_an_error_is_learned() -> None:
     def rejection(text: str) -> bytes:
         return _json({"error": {"code": 400, "message": text, "n_prompt_tokens": 9000, "n_ctx": 4096}})
@@ -363,6 +373,20 @@ async def test_prompt_that_is_too_long_is_recognized_without_a_number(text: str)
 
     assert host.limits == [SENT]
     assert model.info.context_window is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Upstream returned HTTP 400. Input exceeds the context window: {"message": "max_tokens must be at least 1, got -736", "code": 400}',
+        "Error code: 413 - the prompt exceeds the context window (status 400)",
+        "code=500, the response exceeds max_tokens, status_code: 422",
+    ],
+)
+def test_status_is_not_a_limit(text: str) -> None:
+    limits = parse_limits(text, SENT, 9000)
+
+    assert (limits.context_window, limits.max_output_tokens, limits.prompt_tokens) == (None, None, None)
 
 
 def test_rate_limit_is_not_a_window() -> None:

@@ -1,5 +1,6 @@
 """Loading of session files, including damaged ones."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -25,10 +26,11 @@ from mainspring.sessions import (
     Session,
     SessionEntry,
     encode_entry,
+    import_session,
 )
 from mainspring.sessions.history import INTERRUPTED_TEXT, NOT_STARTED, RECORD_LOST, History, repair_pairs
 from tests.rows import each_row
-from tests.unit.sessions.harness import QUICK, check_paired, describe
+from tests.unit.sessions.harness import QUICK, check_paired, describe, make_agent
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -235,6 +237,26 @@ def test_entry_without_a_field_that_the_history_does_not_need_is_read(open_lines
         session = open_lines(*lines)
         assert describe(session.messages) == ["user: 1", "assistant: 2", "user: 3"]
         session.close()
+
+
+@pytest.mark.covers("SES-10")
+@each_row("without", ["1", "2", "3", "123"])
+def test_entry_without_an_id_is_read_and_the_session_continues_after_it(
+    open_lines: OpenLines, tmp_path: Path, without: str
+) -> None:
+    """It gets the same ID whenever it is read, so that the next entry can follow it; entries that name its lost ID follow, too."""
+    entries = prompt_entry("1", None), answer_entry("2", "1"), prompt_entry("3", "2")
+    fields = [msgspec.json.decode(encode_entry(entry)) for entry in entries]
+    lines = [msgspec.json.encode({k: v for k, v in e.items() if k != "id" or e["id"] not in without}) for e in fields]
+    with open_lines(*lines) as session:
+        assert describe(session.messages) == ["user: 1", "assistant: 2", "user: 3"]
+        asyncio.run(make_agent(session, "4").run("go"))
+    with Session.open(tmp_path / "s1.jsonl", options=QUICK) as again:
+        assert describe(again.messages) == ["user: 1", "assistant: 2", "user: 3", "user: go", "assistant: 4"]
+        assert all("cannot be read" not in str(problem) for problem in again.problems)
+    id, problems = import_session(tmp_path / "s1.jsonl", "/work", home=tmp_path / without)
+    assert problems == ()
+    assert len(Session.open(id, home=tmp_path / without, write=False).messages) == 5
 
 
 def test_prompt_without_a_parent_starts_a_new_history(open_lines: OpenLines) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import stat
-import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from mainspring.skills.install import (
 )
 from mainspring.skills.skill import SkillError, SkillsConfig
 from mainspring.skills.state import SkillStateFile
+from tests.helpers.git import git
 from tests.requires import on_posix
 
 HEAD = "---\nname: {}\ndescription: Does it.\n{}---\nBody.\n"
@@ -32,21 +32,6 @@ def skill(folder: Path, name: str = "", more: str = "", body: str = "") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "SKILL.md").write_text(HEAD.format(name or folder.name, more) + body, encoding="utf-8")
     return folder
-
-
-def git(folder: Path, *arguments: str) -> str:
-    me = (
-        "-c",
-        "user.name=A",
-        "-c",
-        "user.email=a@example.org",
-        "-c",
-        "init.defaultBranch=main",
-        "-c",
-        "commit.gpgsign=false",
-    )
-    done = subprocess.run(["git", *me, *arguments], cwd=folder, check=True, capture_output=True, encoding="utf-8")
-    return done.stdout.strip()
 
 
 def commit(folder: Path) -> str:

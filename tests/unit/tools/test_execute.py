@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import threading
 from typing import Any
 
@@ -56,6 +57,10 @@ class MissingFileError(FileNotFoundError):
         (MissingFileError("y.txt"), "Error: y.txt", ToolErrorCode.NOT_FOUND),
         (OSError("disk"), "Error: disk", ToolErrorCode.IO_ERROR),
         (PermissionError("locked"), "Error: locked", ToolErrorCode.PERMISSION_DENIED),
+        (PermissionError(1, "frozen", "x"), "Error: [Errno 1] frozen: 'x'", ToolErrorCode.PERMISSION_DENIED),
+        (PermissionError(13, "Permission denied"), "Error: [Errno 13] Permission denied", ToolErrorCode.IO_ERROR),
+        (PermissionError(1, os.strerror(1)), f"Error: [Errno 1] {os.strerror(1)}", ToolErrorCode.IO_ERROR),
+        (rebuild_exception("PermissionError", "[Errno 13] no"), "Error: [Errno 13] no", ToolErrorCode.IO_ERROR),
         (ConnectionResetError("reset"), "Error: reset", ToolErrorCode.IO_ERROR),
         (ConfigError("no key"), "Error: no key", ToolErrorCode.CONFIG_ERROR),
         (ProviderConfigError("no key"), "Error: no key", ToolErrorCode.CONFIG_ERROR),

@@ -178,7 +178,7 @@ class ModeSwitch:
     def __init__(self, current: CurrentConversation, on_change: Callable[[], None]) -> None:
         self._current = current
         self._on_change = on_change
-        self._saved: AgentMode = "build"
+        self._saved: AgentMode = "default"
 
     async def attach(self, conversation: OpenConversation) -> None:
         """Start from the mode of a conversation."""
@@ -190,7 +190,7 @@ class ModeSwitch:
         conversation = self._current.conversation
         if conversation.plan is not None and conversation.plan.state.active:
             return "plan"
-        return "accept_edits" if conversation.permissions.accept_edits else "build"
+        return "accept_edits" if conversation.permissions.accept_edits else "default"
 
     def set(self, mode: AgentMode) -> None:
         """Change the mode."""

@@ -162,7 +162,7 @@ class SetThinking(ChatCommandBase, frozen=True):
 
 
 class SetMode(ChatCommandBase, frozen=True):
-    """Switch to ``build``, ``accept_edits`` (edits the project without approval), or ``plan`` (only reads and plans)."""
+    """Switch to ``default`` (asks before it changes anything), ``accept_edits`` (edits the project without approval), or ``plan`` (only reads and plans)."""
 
     mode: AgentMode
 

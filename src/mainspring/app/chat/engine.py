@@ -163,7 +163,7 @@ class Chat:
             AgentCommands(models, mode, self._runs, current, launch, environ),
             PermissionCommands(current, self._approvals, mode, launch, environ),
             WorkspaceCommands(current, launch, environ),
-            ProjectCommands(current, self._runs),
+            ProjectCommands(current, self._runs.start_or_queue),
         ):
             self._registry.add(group.commands())
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from mainspring.app.chat.command_results import Changes, Choice, CommandResult, Picker, Table, Text
 from mainspring.app.chat.commands import Attachment
 from mainspring.app.chat.conversation import CurrentConversation
-from mainspring.app.chat.message_queue import create_queued_message
-from mainspring.app.chat.runs import STOPPED_BY_USER, RunController, RunOverrides
+from mainspring.app.chat.message_queue import QueuedMessage, create_queued_message
+from mainspring.app.chat.runs import STOPPED_BY_USER, RunOverrides
 from mainspring.app.chat.slash_commands import SlashCommand
 from mainspring.app.workspace.git_changes import GitChanges
 from mainspring.errors import ConfigError
@@ -59,12 +59,12 @@ class ProjectCommands:
 
     Args:
         current: The conversation.
-        runs: Starts the runs that write instructions and review changes.
+        start: Starts the runs that write instructions and review changes.
     """
 
-    def __init__(self, current: CurrentConversation, runs: RunController) -> None:
+    def __init__(self, current: CurrentConversation, start: Callable[[QueuedMessage, RunOverrides], object]) -> None:
         self._current = current
-        self._runs = runs
+        self._start_run = start
 
     def commands(self) -> tuple[SlashCommand, ...]:
         """Return the commands."""
@@ -189,9 +189,7 @@ class ProjectCommands:
     ) -> None:
         """Start a run whose message shows one line; its instructions are shown on request."""
         message = create_queued_message(text, attachments)
-        self._runs.start_or_queue(
-            replace(message, command=line.strip(), instructions=instructions), RunOverrides(tools=tools)
-        )
+        self._start_run(replace(message, command=line.strip(), instructions=instructions), RunOverrides(tools=tools))
 
     async def _read_changes(self, name: str) -> tuple[GitChanges, str, tuple[FileDiff, ...]]:
         changes = await GitChanges.open(self._current.conversation.env)

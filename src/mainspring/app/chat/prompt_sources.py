@@ -218,7 +218,11 @@ class McpPrompts(PromptSource):
         prompt = next((p for command, p in self._known.items() if command.lower() == name), None)
         if prompt is None:
             known = ", ".join(f"/{each}" for each in sorted(self._known))
-            hint = f"Use {known}." if known else "The MCP servers offer no prompts; check them with /mcp."
+            hint = (
+                f"Use {known}."
+                if known
+                else "No MCP server offers prompts. List the servers with /mcp, or `mainspring mcp` in a shell."
+            )
             raise ConfigError(f"Unknown prompt: /{name}. {hint}")
         messages: list[Message] = await prompt.messages(prompt.parse_arguments(arguments.split()))
         return RenderedPrompt(text="\n\n".join(message.text for message in messages))

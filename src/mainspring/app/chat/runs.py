@@ -16,7 +16,7 @@ from mainspring.app.chat.agent_settings import ModeSwitch
 from mainspring.app.chat.approvals import ApprovalManager
 from mainspring.app.chat.command_results import Text
 from mainspring.app.chat.conversation import CurrentConversation
-from mainspring.app.chat.event_views import find_subagent
+from mainspring.app.chat.event_views import find_subagent, format_error
 from mainspring.app.chat.events import ChatEvent, CommandEnd, WorkingChange
 from mainspring.app.chat.message_queue import (
     MESSAGE_ID_PREFIX,
@@ -33,7 +33,7 @@ from mainspring.app.compose.plan_mode import build_plan_prompt, save_answer_as_p
 from mainspring.app.providers.weights import ensure_weights
 from mainspring.app.run.events import Progress
 from mainspring.cancellation import CancelToken
-from mainspring.errors import AgentAbortedError, AgentError, ConfigError, MainspringError, ModelError, format_exception
+from mainspring.errors import AgentAbortedError, AgentError, ConfigError, ModelError
 from mainspring.events import AgentEnd, AgentStart, ErrorInfo, Event, Notice, ToolExecutionEnd
 from mainspring.loop import Deny, RunResult
 from mainspring.loop.hooks import PromptSubmitted
@@ -181,7 +181,7 @@ class RunController:
             conversation.env.cwd,
             lambda report: notices.append(report.text) if isinstance(report, Notice) else None,
         )
-        self._mode.set("build")
+        self._mode.set("default")
         for notice in notices:
             self._publish(Notice(notice))
         self.start(create_queued_message(text), "command")
@@ -236,7 +236,9 @@ class RunController:
         result = await self._run_safely(message, signal, overrides)
         self._settle_unsent(message, result)
         if self._mode.mode == "plan" and result.status == "completed":
-            await save_answer_as_plan(self._current.conversation.plan, result.text, self._report)
+            await save_answer_as_plan(
+                self._current.conversation.plan, result.text, self._report, execute="/mode execute"
+            )
         self._publish_session_problems()
         await self._status.refresh_after_run(result.usage)
         self._queue.requeue_steering()
@@ -277,10 +279,8 @@ class RunController:
         except AgentAbortedError as error:
             return RunResult(status="aborted", error=error)
         except Exception as error:
-            is_known = isinstance(error, MainspringError | OSError)
-            text = str(error) if is_known else format_exception(error)
-            redacted = redact_environment(text)
-            if isinstance(error, AgentError) and redacted == text:
+            redacted = redact_environment(format_error(error))
+            if isinstance(error, AgentError) and redacted == str(error):
                 return RunResult(status="error", error=error)
             failure = AgentError(redacted)
             failure.__cause__ = error

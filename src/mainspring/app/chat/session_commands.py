@@ -6,7 +6,6 @@ import asyncio
 import os
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from textwrap import shorten
 
 from msgspec.structs import replace
 
@@ -22,6 +21,7 @@ from mainspring.app.chat.status import OTHER_CALLS, StatusReporter
 from mainspring.app.chat.tool_display import one_line
 from mainspring.app.run.events import format_spent
 from mainspring.app.run.options import WorkspaceOptions
+from mainspring.app.run.tool_summaries import summarize_tool
 from mainspring.app.workspace.saved_sessions import create_export_path, export_jsonl, export_transcript
 from mainspring.app.workspace.session_summaries import SessionSummary, describe_session, summarize_session
 from mainspring.errors import ConfigError
@@ -29,7 +29,6 @@ from mainspring.messages import Cost, Message, Usage, utc_now
 from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
 from mainspring.sessions import SessionInfo, Transcript
 from mainspring.sessions.history import prompt_preview
-from mainspring.tools import Tool
 
 _REWIND_USAGE = "Use /rewind [N | ENTRY | undo | list] [files | conversation] [preview] [force]."
 _REWIND_TITLES = {
@@ -371,7 +370,13 @@ class InfoCommands:
         registry = self._current.agent.tools
         active = set(registry.active)
         rows = [
-            (tool.name, tool.label or tool.name, tool.source, "" if tool.name in active else "off", _first_line(tool))
+            (
+                tool.name,
+                tool.label or tool.name,
+                tool.source,
+                "" if tool.name in active else "off",
+                summarize_tool(tool),
+            )
             for tool in registry
         ]
         return Table(("tool", "shown as", "from", "state", "description"), tuple(rows), "Tools")
@@ -434,7 +439,3 @@ def _scale(parts: Mapping[str, int], total: int) -> dict[str, int]:
 def _usage_row(name: str, usage: Usage) -> tuple[str, ...]:
     counts = (usage.prompt_tokens, usage.output_tokens, usage.cache_read, usage.total_tokens)
     return (name, *[f"{count:,}" for count in counts], format_spent(usage))
-
-
-def _first_line(tool: Tool) -> str:
-    return shorten(tool.description.split("\n\n")[0], 120, placeholder=" …")

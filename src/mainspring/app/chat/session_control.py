@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Literal, Protocol
 
 from msgspec.structs import replace
@@ -24,6 +25,7 @@ from mainspring.app.providers.select_model import Choice
 from mainspring.app.run.options import LaunchOptions
 from mainspring.app.workspace.load import session_store
 from mainspring.app.workspace.session_summaries import create_fork_title
+from mainspring.env.jobs import Job
 from mainspring.env.paths import display_path
 from mainspring.errors import SessionError
 from mainspring.events import Event, FileDiff, Notice
@@ -138,7 +140,7 @@ class ConversationOpener:
         await self._queue.save(conversation.session, session_changed=moves_on)
         if moves_on:  # the next conversation uses the model's connections
             conversation.choice = Choice(NonOwningModel(conversation.choice.model), conversation.choice.why)
-        await conversation.aclose()
+        await conversation.aclose(self._report)
 
     def _report(self, report: Event) -> None:
         if isinstance(report, Notice):
@@ -188,10 +190,10 @@ class SessionController:
         """
         await self._opener.open(self._launch)
         conversation = self._current.conversation
-        name = conversation.choice.name
-        if name.notice:  # the model was not chosen by the user, or has limits
-            self._publish(Notice(f"{name.why[:1].upper()}{name.why[1:]}; {name.notice}"))
         await self._publish_session("resumed" if conversation.agent.messages else "opened", replay=replay)
+        name = conversation.choice.name
+        if notice := conversation.model_notice("chat"):  # the model was not chosen by the user, or has limits
+            self._publish(Notice(f"Using {name.spec} ({name.why}). {notice}"))
 
     async def start_new(self) -> None:
         """Start a new session; the current one stays saved."""
@@ -290,7 +292,7 @@ class SessionController:
             SessionError: If the rewind is not possible; nothing was changed.
         """
         session, env = self._current.require_session(), self._current.conversation.env
-        draft = ""
+        draft, running = "", ""
         if command.to == "undo":
             plan = await plan_undo(session, env)
         else:
@@ -301,19 +303,27 @@ class SessionController:
             command_line, _ = find_instructions(chosen[0].text)
             draft = command_line or strip_attachments(chosen[0].text).strip()
             plan = await plan_rewind(session, env, chosen[1])
+            running = _describe_running([job for job in env.jobs.all if job.running], chosen[0].when)
         files, conversation = command.what != "conversation", command.what != "files"
         diffs = await asyncio.to_thread(_rewind_diffs, plan, session, env.cwd) if files else ()
         text = _describe_rewind(plan, files=files, conversation=conversation)
         if command.preview:
-            return Changes(f"Would rewind: {text}", diffs)
-        done = await rewind(session, env, plan, files=files, conversation=conversation, overwrite=command.force)
+            return Changes(f"Would rewind: {text}{running and f'. {running}'}", diffs)
+        try:
+            done = await rewind(session, env, plan, files=files, conversation=conversation, overwrite=command.force)
+        except SessionError as error:
+            if command.force or not files or not plan.conflicts:
+                raise
+            to = command.to or "1"
+            hint = f"To overwrite such files, use /rewind {to} force; to rewind only the conversation, use /rewind {to} conversation."
+            raise SessionError(f"{str(error).rstrip('.')}. {hint}") from error
         if done.conversation:
             if session.writable:  # the session continues from an older entry, before the stored mode and queue
                 self._mode.save()
                 self._queue.invalidate(session)
             self._status.measure()
             await self._publish_session("rewound", replay=True, draft=draft)
-        return Changes(f"Rewound: {text}. Undo with /rewind undo.", diffs)
+        return Changes(f"Rewound: {text}. Undo with /rewind undo.{running and f' {running}'}", diffs)
 
     async def read_transcript(self) -> Transcript:
         """Return the transcript of the session.
@@ -409,6 +419,16 @@ def _fork_point(session: Session, entry: str) -> str:
     """Return the entry, or the one with the results of its tool calls, which a copy must not separate from it."""
     pairs = {e.intent: e.id for e in session.entries() if isinstance(e, PairEntry)}
     return pairs.get(entry, entry)
+
+
+def _describe_running(jobs: Sequence[Job], since: datetime) -> str:
+    """Return a note about the running jobs that started after a prompt, which a rewind does not stop; empty without any."""
+    now = datetime.now(since.tzinfo)
+    started = [job for job in jobs if now - timedelta(seconds=job.seconds) >= since]
+    if not started:
+        return ""
+    stop = " and ".join(f"/jobs kill {job.id}" for job in started)
+    return f"Still running: {list_background_commands([job.command for job in started])}. To stop: {stop}."
 
 
 def _find_rewind_point(prompts: list[tuple[TranscriptItem, str | None]], to: str) -> tuple[TranscriptItem, str | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
@@ -16,7 +15,7 @@ from mainspring.app.chat.command_results import Choice, CommandResult, Fields, P
 from mainspring.app.chat.conversation import CurrentConversation
 from mainspring.app.chat.runs import RunController
 from mainspring.app.chat.slash_commands import SlashCommand
-from mainspring.app.chat.types import AgentMode, ThinkingLevelName
+from mainspring.app.chat.types import AgentMode, ThinkingLevelName, parse_mode
 from mainspring.app.providers.availability import list_models
 from mainspring.app.run.options import LaunchOptions
 from mainspring.app.workspace.manage_settings import change_config, describe_settings
@@ -37,7 +36,7 @@ from mainspring.models.catalog import load_catalog
 from mainspring.permissions import PermissionRule, RuleSet, SessionGrant, find_unused_rules
 
 _MODES: tuple[tuple[AgentMode, str], ...] = (
-    ("build", "Ask before changing anything"),
+    ("default", "Ask before changing anything"),
     ("accept_edits", "Edit files of the project without asking"),
     ("plan", "Only read, and end with a plan"),
 )
@@ -99,7 +98,7 @@ class AgentCommands:
             ),
             SlashCommand(
                 name="mode",
-                summary="Switch to build, accept_edits, or plan, or execute the plan",
+                summary="Switch to default, accept_edits, or plan, or execute the plan",
                 arguments="[MODE]",
                 run=self._run_mode,
                 complete=self._complete_modes,
@@ -149,19 +148,19 @@ class AgentCommands:
         return [("default", _PROVIDER_DEFAULT), *[(level, "") for level in get_args(ThinkingLevelName)]]
 
     async def _run_mode(self, arguments: str) -> CommandResult:
-        requested = re.sub(r"[\s-]+", "_", arguments.strip().lower())
+        requested = arguments.strip()
         if not requested:
             plan = self._current.conversation.plan
             choices = [Choice(name, f"/mode {name}", about, name == self._mode.mode) for name, about in _MODES]
             if plan is not None and plan.state.file:
                 choices.append(Choice("execute", "/mode execute", f"Execute {plan.state.file}"))
             return Picker("Mode", tuple(choices))
-        if requested == "execute":
+        if requested.lower() == "execute":
             self._runs.execute_plan("")
             return Text("Executing the plan.")
-        mode: AgentMode | None = next((name for name in get_args(AgentMode) if name == requested), None)
+        mode = parse_mode(requested)
         if mode is None:
-            raise ConfigError(f"Unknown mode: {requested}. Use build, accept_edits, plan, or execute.")
+            raise ConfigError(f"Unknown mode: {requested}. Use default, accept_edits, plan, or execute.")
         self._mode.set(mode)
         return Fields((("mode", mode), ("effect", dict(_MODES)[mode])))
 
@@ -302,7 +301,7 @@ class PermissionCommands:
             case SessionGrant():
                 permissions.revoke(grant.source)
             case _:
-                self._mode.set("build")
+                self._mode.set("default")
         return Text(f"Revoked for {grant.reach}: {grant.effect} {grant.text}")
 
     async def _explain(self, tool: str, arguments: str) -> CommandResult:
@@ -404,8 +403,11 @@ class WorkspaceCommands:
     async def _run_config(self, arguments: str) -> CommandResult:
         key, _, value = arguments.strip().partition(" ")
         if value.strip():
-            file = await asyncio.to_thread(change_config, key, value.strip(), self._environ)
-            return Text(f"Saved {key} in {file}. Takes effect when you start a new conversation (/clear).")
+            change = await asyncio.to_thread(change_config, key, value.strip(), self._environ)
+            notes = "".join([f"\nNote: {problem}" for problem in change.problems])
+            return Text(
+                f"Saved {key} in {change.file}. Takes effect when you start a new conversation (/clear).{notes}"
+            )
         described = await asyncio.to_thread(describe_settings, self._place, self._environ)
         rows = [
             (each.key, msgspec.json.encode(each.value).decode(), each.origin)
@@ -440,11 +442,9 @@ class WorkspaceCommands:
 
     async def _run_memory(self, arguments: str) -> CommandResult:
         note = arguments.strip().removeprefix("add ").strip()
-        added = await add_memory(note, self._place, environ=self._environ) if note else ""
+        if note:
+            return Text(await add_memory(note, self._place, environ=self._environ, trust_command="/trust yes"))
         files = await asyncio.to_thread(list_memory_files, self._place, self._environ)
-        if added:
-            is_unread = any(not file.read and str(file.path) in added for file in files)
-            return Text(f"{added} The agent reads it once you trust this folder: /trust yes" if is_unread else added)
         parts = [
             f"## {file.where}: {file.path}{'' if file.read else ' (not read: the folder is not trusted)'}"
             f"\n\n{file.text or '(empty)'}"

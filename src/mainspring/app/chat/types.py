@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -9,8 +11,21 @@ from msgspec import Struct
 ApprovalDecision = Literal["once", "session", "edits", "always", "everywhere", "edit", "deny", "never"]
 """The decision of the user about a tool call."""
 
-AgentMode = Literal["build", "accept_edits", "plan"]
-"""``build`` asks before it changes anything, ``accept_edits`` edits the project without asking, ``plan`` only reads and plans."""
+AgentMode = Literal["default", "accept_edits", "plan"]
+"""``default`` asks before it changes anything, ``accept_edits`` edits the project without asking, ``plan`` only reads and plans."""
+
+_MODES: Mapping[str, AgentMode] = {
+    "default": "default",
+    "accept_edits": "accept_edits",
+    "plan": "plan",
+    "build": "default",  # the former name
+}
+
+
+def parse_mode(text: str) -> AgentMode | None:
+    """Return the mode with a name; None if it does not exist."""
+    return _MODES.get(re.sub(r"[\s-]+", "_", text.strip().lower()))
+
 
 ThinkingLevelName = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 """Reasoning effort of a model."""
@@ -64,7 +79,7 @@ class Status(Struct, frozen=True, kw_only=True):
     model: str
     model_label: str = ""
     thinking: ThinkingLevelName | None = None
-    mode: AgentMode = "build"
+    mode: AgentMode = "default"
     sandbox: str = ""
     running: bool = False
     context_used: int = 0

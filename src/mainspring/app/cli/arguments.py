@@ -17,8 +17,11 @@ from mainspring.app.cli.parser import (
     add_workspace_options,
     comma_list,
 )
+from mainspring.lazy import lazy_function
 
 __all__ = ["COMMANDS", "STDIN_MARK", "UsageError", "parse_arguments", "run_parser"]
+
+reject_extra_arguments = lazy_function("mainspring.app.cli.action_arguments", "reject_extra_arguments")
 
 OUTPUTS = ("text", "json", "stream-json")
 SANDBOXES = ("auto", "none", "bubblewrap", "landlock", "seatbelt")
@@ -44,7 +47,7 @@ get started:
 EPILOG = """commands (mainspring COMMAND --help for details):
   setup
     check             Check what is configured, what is missing, and how to set it
-    config            Manage settings: init, show, set KEY VALUE, unset KEY, edit, validate, path
+    config            Manage settings: init, show, get KEY, set KEY VALUE, unset KEY, edit, validate, path
     config provider   Manage model providers: list, add NAME, remove NAME
     login, logout     Sign in to or out of a provider that uses an account instead of an API key (codex)
     models            List available models, or download an embedded one: get [NAME]
@@ -217,7 +220,10 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[str, argparse.Namespace]:
     """
     name = next(iter(arguments), "")
     if name in COMMANDS:
-        return name, COMMANDS[name]().read(arguments[1:])
+        parser = COMMANDS[name]()
+        options = parser.read(arguments[1:])
+        reject_extra_arguments(name, parser, options)
+        return name, options
     if name and not name.startswith("-") and not _is_sentence(name):
         raise unknown_command(name)
     if "--check" in arguments:

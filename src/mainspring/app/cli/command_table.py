@@ -83,13 +83,15 @@ def _config() -> Parser:
         """examples:
   mainspring config init                                     Prompt for a provider, a key, and a model, and test them
   mainspring config init openai --key - < key.txt            Set up a provider without prompts
+  mainspring config show agent --all                         Show the settings of a section, including defaults
   mainspring config set agent.maxTurns 20                    Change your own settings
+  mainspring config get agent.maxTurns                       Print one value, for scripts
   mainspring config set --project agent.maxCost 1            Change the project's settings
   mainspring config provider add mine --url http://10.0.0.5:8000/v1 --model qwen3-30b
   mainspring config validate""",
     )
     add = parser.add_argument
-    actions = ("show", "init", "set", "unset", "edit", "validate", "provider", "schema", "path")
+    actions = ("show", "get", "init", "set", "unset", "edit", "validate", "provider", "schema", "path")
     add(
         "action",
         nargs="?",
@@ -101,7 +103,7 @@ def _config() -> Parser:
     add(
         "key",
         nargs="?",
-        help="Setting, for example, agent.maxTokens (set, unset); provider (init); or list, add, or remove (provider)",
+        help="Setting, for example, agent.maxTurns (get, set, unset), or a section, for example, agent (show); provider (init); or list, add, or remove (provider)",
     )
     add(
         "value",

@@ -87,6 +87,7 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
 
 def _dispatch(arguments: list[str], *, owns_process: bool) -> int:
     args = import_module("mainspring.app.cli.arguments")
+    end_worktree = None
     try:
         name, options = args.parse_arguments(arguments)
         if getattr(options, "version", False):
@@ -95,15 +96,18 @@ def _dispatch(arguments: list[str], *, owns_process: bool) -> int:
         options.owns_process = owns_process
         if getattr(options, "worktree", None):
             restore_keyboard_interrupt()
-            import_module("mainspring.app.commands.worktrees").apply_worktree_option(options)
+            end_worktree = import_module("mainspring.app.commands.worktrees").apply_worktree_option(options)
         command = import_module(
             f"mainspring.app.commands.{name}" if name in args.COMMANDS else "mainspring.app.cli.default"
         )
         if name != _OWN_SIGNAL_HANDLING:
             restore_keyboard_interrupt()
-        return command.run(options)
+        code = command.run(options)
     except args.UsageError as error:
-        return import_module("mainspring.app.cli.errors").report_usage_error(error, arguments)
+        code = import_module("mainspring.app.cli.errors").report_usage_error(error, arguments)
+    if end_worktree is not None:
+        end_worktree(code)
+    return code
 
 
 if __name__ == "__main__":

@@ -51,6 +51,14 @@ class Parser(argparse.ArgumentParser):
         """Raise a `UsageError`."""
         raise UsageError(message[:1].upper() + message[1:], self.format_usage())
 
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        """Reject a value that is not a choice, and suggest the closest one."""
+        if action.choices is not None and value not in action.choices:
+            choices = list(map(str, action.choices))
+            near = difflib.get_close_matches(str(value), choices, 1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r} (choose from {', '.join(choices)}).{hint}")
+
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Parse the arguments, and suggest a fix for unknown ones."""
         options, unknown = self.parse_known_intermixed_args(
@@ -64,7 +72,11 @@ class Parser(argparse.ArgumentParser):
             if first == "--json" and "--output" in known:
                 hint = " Did you mean --output json?"
             if not first.startswith("-"):
-                hint = " Put the prompt in quotes after -p." if " " not in self.prog else f" See `{self.prog} --help`."
+                hint = (
+                    " Put the prompt in quotes after -p."
+                    if " " not in self.prog
+                    else f" Put text of several words in quotes. See `{self.prog} --help`."
+                )
             self.error(f"Unknown argument: {first}.{hint}")
         return options
 

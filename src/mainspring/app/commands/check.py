@@ -29,6 +29,7 @@ from mainspring.app.providers.select_model import (
     make,
     select_model,
 )
+from mainspring.app.run.error_advice import add_model_advice
 from mainspring.app.run.events import ModelIdentity
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load_rules
@@ -103,7 +104,12 @@ async def run_checks(
         items.append(CheckItem(name="model", state="missing", text="none", advice=str(error)))
         return CheckReport(items=tuple(items), error=error)
     items.append(
-        CheckItem(name="model", state="ok", text=f"{choice.name.spec}: {choice.why}", advice=choice.name.notice)
+        CheckItem(
+            name="model",
+            state="ok",
+            text=f"{choice.name.spec}: {choice.why}",
+            advice=add_model_advice(choice.name.notice),
+        )
     )
     failed: Exception | None = None
     if not place.offline:

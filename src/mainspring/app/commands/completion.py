@@ -1,19 +1,51 @@
-"""``mainspring completion``: shell completion scripts, generated from the argument parsers."""
+"""``mainspring completion``: shell completion scripts, generated from the argument parsers.
+
+Each script contains a function ``_mainspring_values KIND``, which prints values, one per line: names that are known now, or the output
+of a command for those that the user creates, such as sessions. A second function, ``_mainspring_arguments``, selects the kind of the next
+argument from the command and the arguments before it.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
 
+from mainspring.app.cli.action_arguments import ACTION_ARGUMENTS
 from mainspring.app.cli.arguments import COMMANDS, run_parser
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.parser import Parser
 from mainspring.app.cli.runner import run_command
+from mainspring.app.workspace.settings.validation import allowed_values, iter_settings
+from mainspring.extensions.command_hooks import COMMAND_EVENTS
 from mainspring.models.catalog import load_catalog
+from mainspring.models.embedded.weights import WEIGHTS
+from mainspring.models.provider_table import PROVIDERS
+from mainspring.tools.builtin import builtin_tools
 
 _MODEL_METAVAR = "PROVIDER:MODEL"
+_OPTION_KINDS = {
+    "--provider": "provider",
+    "--session": "session",
+    "--session-id": "session",
+    "--tool": "tool",
+    "--tools": "tool",
+    "--allow": "tool",
+    "--ask": "tool",
+    "--deny": "tool",
+    "--worktree": "worktree",
+}
+_LISTS = {
+    "session": "mainspring sessions list",
+    "server": "mainspring mcp list --no-connect",
+    "skill": "mainspring skills list",
+    "command": "mainspring commands list",
+    "worktree": "mainspring worktrees list",
+    "run": "mainspring runs list",
+}
+"""The commands that list the values of a kind, one per line. A leading ``/`` of a custom command and the state of a server are removed."""
+_FIRST_WORD = "sed -E 's/^(off)? +//; s/ .*//; s|^/||'"
 
 
 class Option(Struct, frozen=True):
@@ -25,7 +57,7 @@ class Option(Struct, frozen=True):
         takes: Whether a value follows.
         choices: Possible values; empty for files.
         optional: Whether the value can be omitted.
-        is_model: Whether the value is a model with its provider.
+        kind: Kind of the value, for ``_mainspring_values``; empty if `choices` lists all values, or it is a file.
     """
 
     names: tuple[str, ...]
@@ -33,7 +65,7 @@ class Option(Struct, frozen=True):
     takes: bool
     choices: tuple[str, ...] = ()
     optional: bool = False
-    is_model: bool = False
+    kind: str = ""
 
 
 class CommandSpec(Struct, frozen=True):
@@ -69,10 +101,11 @@ def read_command_spec(parser: Parser) -> CommandSpec:
         if not action.option_strings:
             actions = actions or choices
             continue
+        names = tuple(action.option_strings)
+        kind = next((_OPTION_KINDS[name] for name in names if name in _OPTION_KINDS and action.nargs != 0), "")
+        kind = "model" if action.metavar == _MODEL_METAVAR else kind
         help = " ".join((action.help or "").split())
-        is_optional = action.nargs == "?"
-        is_model = action.metavar == _MODEL_METAVAR
-        options.append(Option(tuple(action.option_strings), help, action.nargs != 0, choices, is_optional, is_model))
+        options.append(Option(names, help, action.nargs != 0, choices, action.nargs == "?", kind))
     return CommandSpec((parser.description or "").strip().splitlines()[0], actions, tuple(options))
 
 
@@ -81,76 +114,152 @@ def _all_commands() -> Iterator[tuple[str, CommandSpec]]:
         yield name, read_command_spec(make())
 
 
-def _models() -> str:
-    """Return the models of the catalog, separated by spaces."""
-    return " ".join(f"{entry.provider}:{entry.id}" for entry in load_catalog().models)
+def _known_values() -> dict[str, list[str]]:
+    """Return the values of each kind that are known now."""
+    names = [".".join(path) for path, _ in iter_settings()]
+    return {
+        "model": [f"{entry.provider}:{entry.id}" for entry in load_catalog().models if entry.provider in PROVIDERS],
+        "provider": list(PROVIDERS),
+        "provider-action": ["list", "add", "remove"],
+        "setting": names,
+        "tool": [tool.name for tool in builtin_tools(include_optional=True)],
+        "weights": list(WEIGHTS),
+        "event": list(COMMAND_EVENTS),
+        "login": ["codex"],
+        "shell": list(_SCRIPTS),
+        "commands": list(COMMANDS),
+    }
+
+
+def _setting_values() -> Iterator[tuple[str, list[str]]]:
+    """Return the settings that have a few possible values, with these."""
+    for path, kind in iter_settings():
+        if values := allowed_values(kind) or (("true", "false") if kind in (bool, bool | None) else ()):
+            yield ".".join(path), list(values)
+
+
+def _arguments(specs: Mapping[str, CommandSpec], third: str) -> Iterator[tuple[str, str]]:
+    """Return patterns of "COUNT COMMAND ARGUMENTS...", the words before the cursor, each with the kind of the next argument.
+
+    Args:
+        specs: Completions of all commands.
+        third: The third word before the cursor, in the language of the shell.
+    """
+    for command, actions in ACTION_ARGUMENTS.items():
+        if specs[command].actions and "" not in actions:
+            yield f"1 {command}", f"actions {command}"
+        for action, kinds in actions.items():
+            for number, kind in enumerate(kinds, 2 if action else 1):
+                words = f"{command} {action}".rstrip() + (" *" if number > (2 if action else 1) else "")
+                if kind == "value":
+                    yield f"{number} {words}", f"{kind} {third}"
+                elif kind.islower():
+                    yield (f"* {words}*" if kind.endswith("...") else f"{number} {words}"), kind.removesuffix("...")
+
+
+def _shell_functions() -> list[str]:
+    """Return the two functions for bash and zsh."""
+    specs = dict(_all_commands())
+    lines = ["_mainspring_values() {", "  case $1 in"]
+    lines += [f"    {kind}) {command} 2>/dev/null | {_FIRST_WORD} ;;" for kind, command in _LISTS.items()]
+    lines += [f"    {kind}) {_print_lines(values)} ;;" for kind, values in _known_values().items()]
+    lines += ["    actions) case $2 in"]
+    lines += [f"      {name}) {_print_lines(spec.actions)} ;;" for name, spec in specs.items() if spec.actions]
+    lines += ["    esac ;;", "    value) case $2 in", "      model) _mainspring_values model ;;"]
+    lines += [f"      {name}) {_print_lines(values)} ;;" for name, values in _setting_values()]
+    lines += ["    esac ;;", "  esac", "}"]
+    lines += ["# prints nothing for names of files, and fails if no argument is known", "_mainspring_arguments() {"]
+    lines += ["  local IFS=' '", '  case "$# $*" in']
+    for pattern, kind in _arguments(specs, '"$3"'):
+        quoted = pattern.replace(" ", "\\ ")
+        lines.append(f"    {quoted}) _mainspring_values {kind} ;;")
+    return [*lines, "    *) return 1 ;;", "  esac", "}"]
+
+
+def _print_lines(values: list[str] | tuple[str, ...]) -> str:
+    return f"printf '%s\\n' {' '.join(map(_escaped, values))}"
 
 
 def bash() -> str:
     """Generate the script for bash."""
     run_words = read_command_spec(run_parser())
-    with_models = [name for name, words in _all_commands() if any(option.is_model for option in words.options)]
-    commands_with_models = ["-", *with_models]  # the dash: no command
+    commands = dict(_all_commands())
+    with_models = ["-", *[name for name, words in commands.items() if any(o.kind == "model" for o in words.options)]]
+    takes = sorted({n for words in commands.values() for o in words.options if o.takes for n in o.names})
     lines = [
         "# completion of mainspring for bash",
+        *_shell_functions(),
         "_mainspring() {",
-        "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command= words=",
+        "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command= words= i IFS=$'\\n'",
+        "  local -a given=()",
         '  [[ $cur == "=" ]] && cur=',  # bash splits --output=json into three words
         '  [[ $prev == "=" ]] && prev=${COMP_WORDS[COMP_CWORD-2]}',
         "  [[ $COMP_CWORD -gt 1 && ${COMP_WORDS[1]} != -* ]] && command=${COMP_WORDS[1]}",
+        "  for ((i = 2; i < COMP_CWORD; i++)); do",  # the arguments before the cursor, without options and their values
+        "    case ${COMP_WORDS[i]} in",
+        f'      {"|".join(takes)}) [[ ${{COMP_WORDS[i+1]}} == "=" ]] && ((i++)); ((i++)) ;;',
+        '      -*|"=") ;;',
+        '      *) given+=("${COMP_WORDS[i]}") ;;',
+        "    esac",
+        "  done",
         # bash splits a model at its colon and replaces only the last part
         "  local line=${COMP_LINE:0:COMP_POINT}",
-        f"  local with_models=' {' '.join(commands_with_models)} '",
-        '  if [[ $with_models == *" ${command:--} "* && $line =~ --model[\\ =]+([^\\ ]*)$ ]]; then',
+        f"  local with_models=' {' '.join(with_models)} '",
+        "  if [[ $line =~ \\ config\\ set\\ model\\ +([^\\ ]*)$ ]] ||",
+        '    { [[ $with_models == *" ${command:--} "* ]] && [[ $line =~ --model[\\ =]+([^\\ ]*)$ ]]; }; then',
         "    cur=${BASH_REMATCH[1]}",
-        f"    COMPREPLY=($(compgen -W '{_models()}' -- \"$cur\"))",
+        '    COMPREPLY=($(compgen -W "$(_mainspring_values model)" -- "$cur"))',
         '    [[ $cur == *:* && $COMP_WORDBREAKS == *:* ]] && COMPREPLY=("${COMPREPLY[@]#"${cur%:*}:"}")',
         "    return",
         "  fi",
-        "  case $prev in",
+        '  [[ $cur == -* ]] || case "${command:+-} $prev" in',
     ]
     seen: set[str] = set()
-    free: set[str] = set()
-    for _, words in (("", run_words), *_all_commands()):
+    for scope, words in (("", run_words), *[("-", words) for words in commands.values()]):
         for option in words.options:
-            free |= set(option.names) if option.takes and not option.optional and not option.choices else set()
-            pattern = "|".join(name for name in option.names if name not in seen)
-            if option.choices and pattern:
-                seen.update(option.names)
-                lines.append(
-                    f'    {pattern}) COMPREPLY=($(compgen -W "{" ".join(option.choices)}" -- "$cur")); return ;;'
-                )
-    if values := sorted(free - seen):
-        lines.append(f"    {'|'.join(values)}) COMPREPLY=(); return ;;")  # names of files, by -o default
-    lines += ["  esac", "  case $command in"]
-    for name, words in _all_commands():
-        lines.append(f'    {name}) words="{" ".join([*words.actions, *_option_names(words)])}" ;;')
-    lines += [
-        f'    *) words="{" ".join([*_option_names(run_words), *COMMANDS])}" ;;',
-        "  esac",
-        '  COMPREPLY=($(compgen -W "$words" -- "$cur"))',
-        "}",
-        "complete -o default -F _mainspring mainspring",
-    ]
+            names = [name for name in option.names if f"{scope} {name}" not in seen]
+            if not option.takes or not names:
+                continue
+            seen.update(f"{scope} {name}" for name in names)
+            pattern = "|".join(f'"{scope} {name}"' for name in names)
+            if option.choices or option.kind not in ("", "model"):  # models: see above
+                # compgen removes one level of escapes
+                choices = [_quoted(_escaped(_escaped(choice).replace("\\", "\\\\"))) for choice in option.choices]
+                values = f"printf '%s\\n' {' '.join(choices)}" if choices else f"_mainspring_values {option.kind}"
+                lines.append(f'    {pattern}) COMPREPLY=($(compgen -W "$({values})" -- "$cur")); return ;;')
+            elif not option.optional:
+                lines.append(f"    {pattern}) COMPREPLY=(); return ;;")  # names of files, by -o default
+    lines += ["  esac", '  if [[ $cur != -* ]] && words=$(_mainspring_arguments "$command" "${given[@]}"); then :']
+    lines += ["  elif [[ -z $command && $cur != -* ]]; then words=$(_mainspring_values commands)"]
+    lines += ["  else case $command in"]
+    for name, words in commands.items():
+        lines.append(f"    {name}) words=$({_print_lines(_option_names(words))}) ;;")
+    lines += [f"    *) words=$({_print_lines(_option_names(run_words))}) ;;", "  esac; fi"]
+    lines += ['  COMPREPLY=($(compgen -W "$words" -- "$cur"))', "}", "complete -o default -F _mainspring mainspring"]
     return "\n".join(lines) + "\n"
 
 
 def zsh() -> str:
     """Generate the script for zsh."""
-    lines = ["#compdef mainspring", "# completion of mainspring for zsh", "_mainspring_models() {"]
-    lines += [f"  local -a models=({_models()})", "  compadd -a models", "}", "_mainspring() {", "  local -a commands"]
-    lines.append("  commands=(")
-    lines += [f"    {_quoted(f'{name}:{words.about}')}" for name, words in _all_commands()]
+    commands = dict(_all_commands())
+    lines = ["#compdef mainspring", "# completion of mainspring for zsh", *_shell_functions()]
+    lines += ["_mainspring_offer() {", '  compadd -- ${(f)"$(_mainspring_values "$@")"}', "}"]
+    lines += ["_mainspring_next() {", "  local values"]  # `_arguments` reduces `words` to the arguments
+    lines += ['  values=$(_mainspring_arguments "$1" ${words[1,CURRENT-1]}) || return']
+    lines += ["  if [[ -n $values ]]; then compadd -- ${(f)values}; else _files; fi", "}"]
+    lines += ["_mainspring() {", "  local -a commands", "  commands=("]
+    lines += [f"    {_quoted(f'{name}:{words.about}')}" for name, words in commands.items()]
     lines += ["  )", "  if (( CURRENT > 2 )) && [[ ${words[2]} != -* ]]; then", "    case ${words[2]} in"]
-    for name, words in _all_commands():
-        lines.append(f"      {name}) shift words; (( CURRENT-- )); _arguments {' '.join(_zsh(words))} ;;")
+    for name, words in commands.items():
+        arguments = f"'*:::argument: _mainspring_next {name}' {' '.join(_zsh(words))}"
+        lines.append(f"      {name}) shift words; (( CURRENT-- )); _arguments {arguments} ;;")
     run_words = read_command_spec(run_parser())
     lines += [
         "    esac",
         "  elif (( CURRENT == 2 )) && [[ ${words[2]} != -* ]]; then",
         "    _describe command commands",
         "  else",
-        f"    _arguments {' '.join(_zsh(run_words))}",
+        f"    _arguments '*:file:_files' {' '.join(_zsh(run_words))}",
         "  fi",
         "}",
         "if [[ ${funcstack[1]} == _mainspring ]]; then",  # in a file of $fpath, which zsh runs on first use
@@ -163,13 +272,10 @@ def zsh() -> str:
 
 
 def _zsh(words: CommandSpec) -> Iterator[str]:
-    if words.actions:
-        yield _quoted(f"1:action:({' '.join(words.actions)})")
-    yield "'*:file:_files'"
     for option in words.options:
         for name in option.names:
-            values = f"({' '.join(option.choices)})" if option.choices else "_files"
-            value = f":value:{'_mainspring_models' if option.is_model else values}" if option.takes else ""
+            values = f"({' '.join(map(_escaped, option.choices))})" if option.choices else "_files"
+            value = f":value:{f' _mainspring_offer {option.kind}' if option.kind else values}" if option.takes else ""
             help_text = option.help.replace("[", "(").replace("]", ")").replace(":", " -")
             equals = "=" if value and name.startswith("--") and not option.optional else ""
             yield _quoted(f"{name}{equals}[{help_text}]{value}")
@@ -177,30 +283,51 @@ def _zsh(words: CommandSpec) -> Iterator[str]:
 
 def fish() -> str:
     """Generate the script for fish."""
-    lines = ["# completion of mainspring for fish"]
-    lines += ["function __mainspring_models", rf"  printf '%s\n' {_models()}", "end"]
+    specs = dict(_all_commands())
+    lines = ["# completion of mainspring for fish", "function _mainspring_values", "  switch $argv[1]"]
+    lines += [f"    case {kind}; {command} 2>/dev/null | {_FIRST_WORD}" for kind, command in _LISTS.items()]
+    lines += ["    case file; __fish_complete_path (commandline -ct)"]
+    lines += ["    case folder; __fish_complete_directories (commandline -ct)"]
+    lines += [f"    case {kind}; {_print_lines(values)}" for kind, values in _known_values().items()]
+    lines += ["    case actions; switch $argv[2]"]
+    lines += [f"      case {name}; {_print_lines(spec.actions)}" for name, spec in specs.items() if spec.actions]
+    lines += ["    end", "    case value; switch $argv[2]", "      case model; _mainspring_values model"]
+    lines += [f"      case {name}; {_print_lines(values)}" for name, values in _setting_values()]
+    lines += ["    end", "  end", "end", "function _mainspring_arguments"]
+    takes = sorted({n for words in specs.values() for o in words.options if o.takes for n in o.names})
+    lines += ["  set -l given", "  set -l skip 0", "  for word in (commandline -opc)[2..-1]"]
+    lines += ["    if test $skip = 1; set skip 0; continue; end"]
+    lines += [f"    switch $word; case {' '.join(takes)}; set skip 1; case '-*'; case '*'; set -a given $word; end"]
+    lines += ["  end", "  set -l line (count $given) $given", '  switch "$line"']
+    for pattern, kind in _arguments(specs, "$given[3]"):
+        lines.append(f"    case '{pattern}'; _mainspring_values {kind}")
+    lines += ["  end", "end"]
     alone = f"not __fish_seen_subcommand_from {' '.join(COMMANDS)}"
-    for name, words in _all_commands():
+    lines.append(
+        "complete -c mainspring -f -n '__fish_seen_subcommand_from "
+        + " ".join(COMMANDS)
+        + "' -a '(_mainspring_arguments)'"
+    )
+    for name, words in specs.items():
         lines.append(f"complete -c mainspring -f -n '{alone}' -a {name} -d {_quoted(words.about)}")
-        inside = f"__fish_seen_subcommand_from {name}"
-        if words.actions:
-            actions = " ".join(words.actions)
-            first = f"{inside}; and not __fish_seen_subcommand_from {actions}"
-            lines.append(f"complete -c mainspring -f -n '{first}' -a {_quoted(actions)}")
-        lines += [_fish(option, inside) for option in words.options]
+        lines += [_fish(option, f"__fish_seen_subcommand_from {name}") for option in words.options]
     lines += [_fish(option, alone) for option in read_command_spec(run_parser()).options]
     return "\n".join(lines) + "\n"
 
 
 def _fish(option: Option, condition: str) -> str:
     spelled = " ".join(f"-l {n[2:]}" if n.startswith("--") else f"-s {n[1:]}" for n in option.names)
-    offered = "(__mainspring_models)" if option.is_model else " ".join(option.choices)
+    offered = f"(_mainspring_values {option.kind})" if option.kind else " ".join(map(_escaped, option.choices))
     values = f" -x -a {_quoted(offered)}" if offered else " -r" if option.takes else ""
     return f"complete -c mainspring -n '{condition}' {spelled}{values} -d {_quoted(option.help)}"
 
 
 def _option_names(words: CommandSpec) -> list[str]:
     return [name for option in words.options for name in option.names if name.startswith("--")]
+
+
+def _escaped(text: str) -> str:
+    return text.replace(" ", "\\ ")
 
 
 def _quoted(text: str) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.exit_codes import USAGE
+from mainspring.app.cli.exit_codes import ERROR, OK, USAGE
 from mainspring.app.cli.parser import STDIN_MARK
 from mainspring.app.cli.runner import run_command, workspace_options
 from mainspring.app.cli.stdin import StdinReader
@@ -25,6 +25,7 @@ from mainspring.app.workspace.manage_settings import (
     SettingsView,
     change_config,
     describe_settings,
+    find_setting,
     read_for_editing,
     save_edited,
     settings_schema,
@@ -42,9 +43,9 @@ def run(options: argparse.Namespace) -> int:
         UsageError: If the key or value is missing.
     """
     action = options.action
-    if action in {"set", "unset"} and not options.key:
+    if action in {"get", "set", "unset"} and not options.key:
         raise UsageError(
-            f"config {action} requires a KEY, for example, agent.maxTokens. List all keys with `mainspring config show --all`."
+            f"config {action} requires a KEY, for example, agent.maxTurns. List all keys with `mainspring config show --all`."
         )
     if action == "set" and options.value is None:
         raise UsageError("config set requires a VALUE; '-' reads it from stdin.")
@@ -60,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         )
     if action == "schema":
         return run_command(options, _schema)
-    work = {"set": _set_or_unset, "unset": _set_or_unset, "validate": _validate}.get(action, _show)
+    work = {"set": _set_or_unset, "unset": _set_or_unset, "get": _get, "validate": _validate}.get(action, _show)
     return run_command(options, lambda console: work(options, console))
 
 
@@ -77,8 +78,15 @@ def _set_or_unset(options: argparse.Namespace, console: Console) -> int:
     value: str | None = None
     if options.action == "set":
         value = StdinReader().text().strip() if options.value == STDIN_MARK else options.value
-    file = change_config(options.key, value, place=workspace_options(options), project=options.project)
-    console.info(f"Set {options.key} in {file}" if value is not None else f"Removed {options.key} from {file}")
+    change = change_config(options.key, value, place=workspace_options(options), project=options.project)
+    if value is not None:
+        console.info(f"Set {options.key} in {change.file}")
+    else:
+        console.info(
+            f"{f'Removed {options.key} from' if change.changed else f'{options.key} is not set in'} {change.file}"
+        )
+    for problem in change.problems:
+        console.info(f"Note: {problem}")
     return 0
 
 
@@ -94,8 +102,19 @@ def _schema(console: Console) -> int:
     return 0
 
 
+def _get(options: argparse.Namespace, console: Console) -> int:
+    found = find_setting(options.key, workspace_options(options))
+    if options.json:
+        console.write_json(found)
+    elif found.value is None:
+        console.info(f"{found.key} is not set")
+    else:
+        console.row(found.value if isinstance(found.value, str) else json.dumps(found.value, ensure_ascii=False))
+    return ERROR if found.value is None else OK
+
+
 def _show(options: argparse.Namespace, console: Console) -> int:
-    found = describe_settings(workspace_options(options), include_unset=options.all)
+    found = describe_settings(workspace_options(options), include_unset=options.all, section=options.key or "")
     for warning in found.warnings:
         console.info(f"Note: {warning}")
     if options.action == "path":
@@ -106,7 +125,7 @@ def _show(options: argparse.Namespace, console: Console) -> int:
     else:
         for line in _format_table(found):
             console.row(line)
-        if not found.settings:
+        if not found.settings and not options.key:
             console.info("No settings yet. Set up a provider with `mainspring config init`.")
     return 0
 

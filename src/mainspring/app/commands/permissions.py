@@ -51,9 +51,11 @@ def _list(options: argparse.Namespace, console: Console) -> int:
 
 
 def _save(options: argparse.Namespace, console: Console) -> int:
-    file = save_rule(options.action, options.tool, workspace_options(options), everywhere=options.everywhere)
+    file, notices = save_rule(options.action, options.tool, workspace_options(options), everywhere=options.everywhere)
     reach = "every project" if options.everywhere else "this project"
     console.info(f"Saved for {reach} in {file}: {options.action} {options.tool}")
+    for notice in notices:
+        console.info(f"Note: {notice}")
     return OK
 
 

@@ -88,11 +88,24 @@ async def rewind_session(
             )
             if step.dry:
                 return plan, None
-            return plan, await rewind(
-                session, env, plan, files=step.files, conversation=step.conversation, overwrite=step.force
-            )
+            try:
+                return plan, await rewind(
+                    session, env, plan, files=step.files, conversation=step.conversation, overwrite=step.force
+                )
+            except SessionError as error:
+                raise _with_hint(error, plan, step) from error
     finally:
         await env.aclose()
+
+
+def _with_hint(error: SessionError, plan: RewindPlan, step: RewindRequest) -> SessionError:
+    """Return the error with the option that overwrites changed files, if these prevented the rewind."""
+    if step.force or not step.files or not plan.conflicts:
+        return error
+    return SessionError(
+        f"{str(error).rstrip('.')}. To overwrite such files, use --force; their content is stored, and --undo restores it. To rewind only the "
+        "conversation, use --conversation-only."
+    )
 
 
 def _target(session: Session, to: str) -> str | None:

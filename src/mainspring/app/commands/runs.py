@@ -130,7 +130,6 @@ async def _report(run: DurableRun, info: RunInfo) -> RunDetails:
 
 
 _ACTION_ARGUMENTS = {
-    "list": (0, ""),
     "start": (1, "a PROMPT, in quotes ('-' reads it from stdin)"),
     "show": (1, "an ID"),
     "follow": (1, "an ID"),
@@ -139,7 +138,7 @@ _ACTION_ARGUMENTS = {
     "abort": (1, "an ID"),
     "cancel": (1, "an ID"),
     "retry": (1, "an ID"),
-    "prune": (0, ""),
+    "delete": (1, "at least one ID"),
 }
 
 
@@ -149,11 +148,9 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         UsageError: If an argument is missing.
     """
-    if options.action == "delete":
-        if not options.words:
-            raise UsageError("runs delete requires at least one ID.")
-    elif len(options.words) != _ACTION_ARGUMENTS[options.action][0]:
-        raise UsageError(f"runs {options.action} takes {_ACTION_ARGUMENTS[options.action][1] or 'no arguments'}.")
+    count, names = _ACTION_ARGUMENTS.get(options.action, (0, ""))
+    if len(options.words) < count:
+        raise UsageError(f"runs {options.action} requires {names}.")
     if options.action == "prune" and options.older_than is None:
         raise UsageError("runs prune requires --older-than AGE, for example, 30d.")
     if options.action == "answer" and options.words[2] not in ("yes", "no"):

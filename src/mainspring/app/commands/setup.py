@@ -89,10 +89,12 @@ def _init(options: argparse.Namespace, console: Console, name: str | None) -> in
 
 def _save(options: argparse.Namespace, console: Console, answers: SetupAnswers, *, asks: bool) -> int:
     test = not options.no_test
-    if test:
+
+    def report_test() -> None:
         console.info(f"Testing {answers.provider}...")
+
     try:
-        done = asyncio.run(set_up_provider(answers, workspace_options(options), test=test))
+        done = asyncio.run(set_up_provider(answers, workspace_options(options), test=test, on_test=report_test))
     except MainspringError as error:
         if not test:
             raise

@@ -52,15 +52,11 @@ def run(options: argparse.Namespace) -> int:
     """Run an action, and return the exit code.
 
     Raises:
-        UsageError: If an argument is missing or unexpected.
+        UsageError: If an argument is missing.
     """
     words, action = options.words, options.action
     if action in _MISSING_ARGUMENT and len(words) != 1:
-        raise UsageError(f"skills {action} requires {_MISSING_ARGUMENT[action]}, and nothing else.")
-    if action == "list" and words:
-        raise UsageError(
-            f"Unexpected argument: skills list {words[0]!r}. To show a skill, run `mainspring skills show NAME`."
-        )
+        raise UsageError(f"skills {action} requires {_MISSING_ARGUMENT[action]}.")
     return run_command(options, lambda console: _ACTIONS[action](options, console))
 
 

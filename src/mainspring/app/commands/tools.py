@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from mainspring.agent.agent import Agent
 from mainspring.app.cli.arguments import UsageError
-from mainspring.app.cli.console import Console, one_line
+from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import DENIED, ERROR, OK
 from mainspring.app.cli.parser import STDIN_MARK
 from mainspring.app.cli.runner import permission_flags, run_command, workspace_options
@@ -22,6 +22,7 @@ from mainspring.app.cli.stdin import StdinReader
 from mainspring.app.compose.conversation import select_tools
 from mainspring.app.compose.environment import tool_services
 from mainspring.app.run.options import PermissionFlags, WorkspaceOptions
+from mainspring.app.run.tool_summaries import summarize_tool
 from mainspring.app.workspace.load import load_rules
 from mainspring.app.workspace.permissions import build_permissions
 from mainspring.cancellation import CancelToken
@@ -73,7 +74,7 @@ def list_tools() -> list[BuiltinToolView]:
     return [
         BuiltinToolView(
             name=tool.name,
-            summary=" ".join(tool.description.split("\n\n")[0].split()),
+            summary=summarize_tool(tool),
             description=tool.description,
             input_schema=tool.input_schema,
         )
@@ -211,7 +212,7 @@ def run(options: argparse.Namespace) -> int:
 def _list(options: argparse.Namespace, console: Console) -> int:
     found = list_tools()
     width = max(len(tool.name) for tool in found)
-    rows = (f"{tool.name:{width}}  {one_line(tool.summary, 100)}" for tool in found)
+    rows = (f"{tool.name:{width}}  {tool.summary}" for tool in found)
     console.write_list(found, rows, as_json=options.json)
     return OK
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from mainspring.app.cli.arguments import UsageError
-from mainspring.app.cli.console import Console
+from mainspring.app.cli.console import Console, write_error
+from mainspring.app.cli.exit_codes import USAGE
 from mainspring.app.cli.runner import run_command, workspace_options
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.git import Worktree, Worktrees
+from mainspring.app.workspace.git import Worktrees
 from mainspring.app.workspace.paths import find_user_paths, resolve_working_folder
 from mainspring.errors import ConfigError
 from mainspring.text import escape_invisible, pluralize
@@ -30,17 +31,6 @@ def open_worktrees(place: WorkspaceOptions, environ: Mapping[str, str] = os.envi
     return Worktrees(cwd, find_user_paths(environ))
 
 
-def enter_worktree(name: str, place: WorkspaceOptions) -> tuple[str, Worktree]:
-    """Return the folder to work in inside a worktree, which is created if needed.
-
-    Raises:
-        ConfigError: If it cannot be created.
-    """
-    trees = open_worktrees(place, os.environ)
-    tree = trees.get_or_create(name)
-    return trees.matching_folder(tree), tree
-
-
 def run(options: argparse.Namespace) -> int:
     """List or remove worktrees, and return the exit code.
 
@@ -54,22 +44,35 @@ def run(options: argparse.Namespace) -> int:
     )
 
 
-def apply_worktree_option(options: argparse.Namespace) -> None:
-    """Set the working folder of a run to its worktree.
+def apply_worktree_option(options: argparse.Namespace) -> Callable[[int], None]:
+    """Set the working folder of a run to its worktree, which is created if needed.
+
+    Returns:
+        A function to call with the exit code: it removes a new worktree without work if the run could not start.
 
     Raises:
         UsageError: If the worktree cannot be created.
     """
     try:
-        folder, tree = enter_worktree(options.worktree, workspace_options(options))
+        trees = open_worktrees(workspace_options(options))
+        tree = trees.get_or_create(options.worktree)
     except ConfigError as error:
         raise UsageError(f"--worktree: {error}") from None
-    options.cwd = folder
-    if options.output == "text":
-        print(
-            escape_invisible(f"{'new ' if tree.new else ''}worktree: {tree.path}; branch: {tree.branch}"),
-            file=sys.stderr,
-        )
+    options.cwd = trees.matching_folder(tree)
+
+    def show(text: str) -> None:
+        if options.output == "text":
+            write_error(escape_invisible(text))
+
+    show(f"{'new ' if tree.new else ''}worktree: {tree.path}; branch: {tree.branch}")
+
+    def end(exit_code: int) -> None:
+        if tree.new and exit_code == USAGE:
+            with suppress(ConfigError):
+                trees.remove(tree.name, branch=tree.new_branch)
+                show(f"Removed the new worktree {tree.path}.")
+
+    return end
 
 
 def _list(options: argparse.Namespace, console: Console) -> int:

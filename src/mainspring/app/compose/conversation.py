@@ -24,16 +24,17 @@ from mainspring.app.compose.extensions import build_extension_plugs
 from mainspring.app.compose.plan_mode import build_audit_log, build_plan_mode, safety_plugs
 from mainspring.app.compose.system_prompt import build_prompt_setup
 from mainspring.app.providers.select_model import Choice, make, select_model
+from mainspring.app.run.error_advice import Surface, add_model_advice
 from mainspring.app.run.events import RunEventHandler
 from mainspring.app.run.options import LaunchOptions
 from mainspring.app.workspace.load import broad_folder_warnings, load_rules, session_store
 from mainspring.app.workspace.mcp_servers import build_mcp_plug
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.paths import find_project_root
-from mainspring.app.workspace.permissions import build_permissions
+from mainspring.app.workspace.permissions import KNOWN_TOOL_NAMES, build_permissions
 from mainspring.app.workspace.secrets import redactor_of
 from mainspring.app.workspace.settings import AppConfig, RetrySettings, Settings, iter_agent_settings
-from mainspring.app.workspace.skills import SKILL_TOOL_NAMES, build_skills
+from mainspring.app.workspace.skills import build_skills
 from mainspring.app.workspace.trust import TrustStore, trust_warnings
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError, SessionError
@@ -41,10 +42,10 @@ from mainspring.events import Notice
 from mainspring.globs import matches_any
 from mainspring.lazy import lazy_function
 from mainspring.loop import Plugin
-from mainspring.memory import MEMORY_TOOL, Memory
+from mainspring.memory import Memory
 from mainspring.messages import Message
 from mainspring.models import RetryConfig
-from mainspring.permissions import Permissions, RuleSet, find_unused_rules
+from mainspring.permissions import Permissions, RuleSet, describe_unused_rules
 from mainspring.permissions.rules import FILE_TOOLS
 from mainspring.policies.compaction import Compaction
 from mainspring.policies.disclosure import Disclosure
@@ -59,7 +60,7 @@ from mainspring.sessions.rewind import FileSnapshots
 from mainspring.subagents import SPAWN_TOOL, Subagents, load_definitions
 from mainspring.text import suggest_name
 from mainspring.tools import Tool, ToolRegistry
-from mainspring.tools.builtin import ALL_TOOL_NAMES, COMMON_ALIASES, builtin_tools
+from mainspring.tools.builtin import COMMON_ALIASES, builtin_tools
 
 if TYPE_CHECKING:
     from mainspring.app.workspace.session_summaries import create_fork_title
@@ -93,10 +94,21 @@ class OpenConversation(Struct, eq=False):
     plan: PlanMode | None = None
     telemetry: Telemetry | None = None
     sandbox: str = ""
+    missing_tools: tuple[str, ...] = ()
+    """Common tools that a small model gets only if a rule allows them."""
 
-    async def aclose(self) -> None:
-        """End extensions, programs, connections, and the session; abandon anything that does not end in time."""
+    def model_notice(self, place: Surface) -> str:
+        """Return what the user should know about the model, and what to do about it; empty if nothing."""
+        return add_model_advice(self.choice.name.notice, self.missing_tools, place)
+
+    async def aclose(self, report: RunEventHandler | None = None) -> None:
+        """End extensions, programs, connections, and the session; abandon anything that does not end in time.
+
+        Args:
+            report: Receives a notice if messages of the session could not be saved.
+        """
         await _suppress_errors(lambda: asyncio.wait_for(self.agent.shutdown(), _CLOSE_SECONDS))
+        known = len(self.session.problems) if self.session is not None else 0
         closing: list[Callable[[], Awaitable[object]]] = [self.env.aclose, self.choice.model.aclose]
         if self.output_store is not None:
             closing.append(self.output_store.close)
@@ -108,6 +120,9 @@ class OpenConversation(Struct, eq=False):
         await asyncio.wait(
             [asyncio.ensure_future(_suppress_errors(close)) for close in closing], timeout=_CLOSE_SECONDS
         )
+        if report is not None and self.session is not None:
+            for problem in self.session.problems[known:]:
+                report(Notice(str(problem), "warn"))
 
 
 async def _suppress_errors(close: Callable[[], Awaitable[object]]) -> None:
@@ -153,15 +168,10 @@ async def open_conversation(
     choice = Choice(client.model, "given") if client.model else await select_model(settings, environ)
     small = choice.model.info.tools == "union"
     rules = permissions.engine.rules
+    missing: tuple[str, ...] = ()
     if small and options.tools is None:
         offered = tools_for_small_model(offered, rules)
-        missing = [name for name in ("write_file", "shell") if not any(t.name == name for t in offered)]
-        if missing:
-            report(
-                Notice(
-                    f"Small models get only tools that read files. Allow others with {' '.join(f'--allow {n}' for n in missing)}."
-                )
-            )
+        missing = tuple([name for name in ("write_file", "shell") if not any(t.name == name for t in offered)])
     session = await asyncio.to_thread(open_session, options, cwd, session_store(settings), redactor)
     try:
         env, confined = await asyncio.to_thread(create_environment, settings, cwd)
@@ -222,14 +232,14 @@ async def open_conversation(
                 )
             )
     layer = await asyncio.to_thread(layer_of, env, settings)
-    return OpenConversation(agent, choice, works, permissions, settings, session, outputs, plan, telemetry, layer)
+    return OpenConversation(
+        agent, choice, works, permissions, settings, session, outputs, plan, telemetry, layer, missing
+    )
 
 
 def _report_rules_without_tool(rules: RuleSet, offered: Sequence[str], report: RunEventHandler) -> None:
-    """Report rules for unknown tools; tools of MCP servers are not known yet."""
-    for rule in find_unused_rules(rules, [*ALL_TOOL_NAMES, *SKILL_TOOL_NAMES, MEMORY_TOOL, *offered]):
-        if not (rule.tool or "").startswith("mcp__"):
-            report(Notice(f"The rule {rule} matches no tool and has no effect."))
+    for text in describe_unused_rules(rules, (*KNOWN_TOOL_NAMES, *offered)):
+        report(Notice(text))
 
 
 def build_plugs(
@@ -370,7 +380,8 @@ def open_session(
             session = Session.latest(cwd, home=home, if_locked="fork", options=how)
         except SessionError as error:
             raise SessionError(
-                f"Cannot continue: {error} Omit --continue to start a session, or choose one with --session ID."
+                f"Cannot continue: {error} Omit --continue to start a session, or choose one of another folder with --session ID "
+                "(`mainspring sessions --all` lists them)."
             ) from error
     else:
         return Session.create(cwd, home=home, options=how)

@@ -101,8 +101,15 @@ def build_plan_prompt(name: str, cwd: str, report: RunEventHandler) -> str:
     return EXECUTE_PLAN_PROMPT + data.decode("utf-8", "replace")
 
 
-async def save_answer_as_plan(plan: PlanMode | None, text: str, report: RunEventHandler) -> None:
-    """Save the response of a run in plan mode as its plan, unless the run presented one, and report the file."""
+async def save_answer_as_plan(plan: PlanMode | None, text: str, report: RunEventHandler, *, execute: str) -> None:
+    """Save the response of a run in plan mode as its plan, unless the run presented one, and report the file.
+
+    Args:
+        plan: Plan mode of the conversation.
+        text: The response.
+        report: Receives the notice.
+        execute: How the user executes the plan.
+    """
     if plan is None:
         return
     if not plan.state.file and text.strip():
@@ -111,8 +118,4 @@ async def save_answer_as_plan(plan: PlanMode | None, text: str, report: RunEvent
         except OSError as error:
             report(Notice(f"Cannot save the plan: {error.strerror or error}"))
     if plan.state.file:
-        report(
-            Notice(
-                f"Saved the plan to {plan.state.file}. Execute it with `mainspring -c --execute`; allow the actions that it needs."
-            )
-        )
+        report(Notice(f"Saved the plan to {plan.state.file}. Execute it with {execute}."))

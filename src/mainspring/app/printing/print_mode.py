@@ -10,7 +10,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -41,9 +41,11 @@ from mainspring.prompt_tags import wrap_in_tag
 from mainspring.run_options import RunOptions
 
 if TYPE_CHECKING:
-    from mainspring.app.workspace.command_registry import CommandInvocation, resolve_command_call
+    from mainspring.app.printing.chat_commands import render_chat_command, resolve_slash_command
+    from mainspring.app.workspace.command_registry import CommandInvocation
 else:
-    resolve_command_call = lazy_function("mainspring.app.workspace.command_registry", "resolve_command_call")
+    resolve_slash_command = lazy_function("mainspring.app.printing.chat_commands", "resolve_slash_command")
+    render_chat_command = lazy_function("mainspring.app.printing.chat_commands", "render_chat_command")
 
 
 _START_GRACE_SECONDS = 2.0
@@ -64,7 +66,7 @@ async def run_prompt(
         report: Listener for all events. An exception that it raises stops the run and propagates.
         signal: Token that stops the run; the conversation so far is saved.
         on_ready: Callback that receives the conversation, once it is open.
-        on_model: Callback that receives the model and the number of earlier messages, when the prompt and the model are ready.
+        on_model: Callback that receives the model and the number of earlier messages, before its weights are downloaded.
 
     Returns:
         The outcome; a run that failed or was stopped has an outcome, too.
@@ -79,20 +81,27 @@ async def run_prompt(
     try:
         call: CommandInvocation | None = None
         if options.prompt.lstrip().startswith("/"):
-            options, call = await asyncio.to_thread(resolve_command_call, options, report, os.environ)
+            options, call = await asyncio.to_thread(resolve_slash_command, options, report, os.environ)
         conversation = await run_cancellable(
             lambda: open_conversation(options, report, os.environ), signal, _START_GRACE_SECONDS
         )
         try:
             if on_ready is not None:
                 on_ready(conversation)
-            prompt = await build_prompt(options, conversation, report, call)
-            await ensure_weights(conversation.choice.model, report, signal, offline=options.place.offline)
+            command = None
+            if call is None and options.prompt.lstrip().startswith("/"):
+                command = await render_chat_command(options.prompt, conversation, report)
+            if command is not None and command.reply:
+                return _build_outcome(conversation, RunResult(status="completed", text=command.reply), ())
+            prompt = await build_prompt(options, conversation, report, call, command.text if command else "")
             if on_model is not None:
-                on_model(conversation.choice.name, len(conversation.agent.messages))
-            return await run_once(conversation, prompt, report, signal, options.schema)
+                name = replace(conversation.choice.name, notice=conversation.model_notice("command"))
+                on_model(name, len(conversation.agent.messages))
+            await ensure_weights(conversation.choice.model, report, signal, offline=options.place.offline)
+            tools = command.tools if command else None
+            return await run_once(conversation, prompt, report, signal, options.schema, tools)
         finally:
-            await conversation.aclose()
+            await conversation.aclose(report)
     except asyncio.CancelledError:
         if not signal.cancelled:
             raise
@@ -104,8 +113,9 @@ async def build_prompt(
     conversation: OpenConversation,
     report: RunEventHandler,
     call: CommandInvocation | None = None,
+    command_text: str = "",
 ) -> Prompt:
-    """Build the prompt for the model, with mentioned files, piped input, and the expansion of a custom command.
+    """Build the prompt for the model, with mentioned files, piped input, and the expansion of a command.
 
     Raises:
         ConfigError: If the prompt is empty, a file is missing, or the model does not accept a mentioned image.
@@ -123,6 +133,8 @@ async def build_prompt(
             env, permissions, reader, plan=conversation.plan, provider=name.provider, model=name.id
         )
         parts.append(text)
+    elif command_text:
+        parts.append(command_text)
     elif options.prompt.strip():
         text, images = await attach_mentions(
             options.prompt, conversation.env, conversation.permissions, reader, lambda note: report(Notice(note))
@@ -145,8 +157,9 @@ async def run_once(
     report: RunEventHandler,
     signal: CancelToken,
     schema: Mapping[str, Any] | None = None,
+    tools: Sequence[str] | None = None,
 ) -> RunOutcome:
-    """Run a prompt in a conversation; ``schema`` is the JSON Schema of the response."""
+    """Run a prompt in a conversation; ``schema`` is the JSON Schema of the response, and ``tools`` names the only tools of the run."""
     agent, session = conversation.agent, conversation.session
     resumed = len(agent.messages)
     reported = 0
@@ -163,7 +176,10 @@ async def run_once(
     end: AgentEnd | None = None
     behavior = RunOptions() if schema is None else RunOptions(schema=schema)
     start: AgentStart | None = None
-    run = agent.stream(prompt, subagents=True, signal=signal, behavior=behavior)
+    options: dict[str, Any] = {"signal": signal, "behavior": behavior}
+    if tools is not None:
+        options["tools"] = agent.tools.subset([name for name in tools if agent.tools.get(name) is not None])
+    run = agent.stream(prompt, subagents=True, **options)
 
     def report_start() -> None:
         # Reported when all tools are available, including those of MCP servers and skills.
@@ -201,7 +217,9 @@ async def run_once(
     outcome = _build_outcome(conversation, result, end.denied if end else ())
     if schema is not None and (result.error is None or result.status == "no_output"):
         outcome = _with_structured_output(outcome, result)
-    await save_answer_as_plan(conversation.plan, outcome.text, report)
+    await save_answer_as_plan(
+        conversation.plan, outcome.text, report, execute="`mainspring -c --execute`, and --allow for what it needs"
+    )
     return outcome
 
 

@@ -54,7 +54,7 @@ class TextRenderer:
         """Print the model, and why it was chosen."""
         self._console.info(_format_header(model, resumed))
         if model.notice:
-            self._console.info(model.notice)
+            self._console.info(f"Note: {model.notice}")
 
     def on_event(self, event: Event) -> None:
         """Print an event."""

@@ -41,6 +41,7 @@ from mainspring.models.catalog import load_catalog
 from mainspring.models.embedded.download import is_downloaded
 from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, download_command, find_weights, models_dir
 from mainspring.models.port import ZERO_PRICES, TokenPrices
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers import codex, foundry
 from mainspring.models.transport.default import default_transport
 from mainspring.models.transport.environment import is_loopback
@@ -84,6 +85,7 @@ package is missing).
 
 
 _CONNECT_SECONDS = 0.5
+_NO_LOCAL_SERVER = "No server is running on the usual ports of Ollama, LM Studio, llama.cpp, and vLLM. Start one, or set MAINSPRING_LOCAL_BASE_URL."
 _FOUNDRY_NOTE = "Foundry Local starts its service, and downloads the model, on first use"
 
 
@@ -211,13 +213,22 @@ async def list_models(place: WorkspaceOptions, environ: Mapping[str, str] = os.e
             found.setdefault(
                 spec, ModelListing(spec=spec, state="ready", note=note, reachable=True, prices=ZERO_PRICES)
             )
+    if not any(spec.startswith(f"{LOCAL_PROVIDER}:") for spec in found):
+        spec = f"{LOCAL_PROVIDER}:MODEL"
+        found[spec] = ModelListing(spec=spec, state="missing", note=_NO_LOCAL_SERVER)
     embedded = await asyncio.to_thread(_embedded_listings)
     for view in embedded:
         chosen = found.get(view.spec)
         found[view.spec] = replace(view, chosen=True) if chosen and chosen.chosen else view
     for spec, reachable in (await probing).items():
-        found[spec] = replace(found[spec], reachable=reachable, state="ready" if reachable else "down")
+        view = replace(found[spec], reachable=reachable, state="ready" if reachable else "down")
+        note = view.note or f"Nothing answers at {_address(models[spec])}. Start the server, or change its address."
+        found[spec] = view if reachable else replace(view, note=note)
     return list(found.values())
+
+
+def _address(model: ModelProvider) -> str:
+    return model.profile.base_url if isinstance(model, HttpModel) else ""
 
 
 def _configured(settings: Settings) -> Iterator[tuple[ModelListing, ModelProvider | None]]:
@@ -225,7 +236,7 @@ def _configured(settings: Settings) -> Iterator[tuple[ModelListing, ModelProvide
     config = settings.config
     registry = registry_of(config)
     for name in registry.names():
-        if name in (LOCAL_PROVIDER, EMBEDDED_PROVIDER):
+        if name == EMBEDDED_PROVIDER:
             continue
         ids = [entry.id for entry in load_catalog().entries(name)]
         ids += [id for id in config.providers.get(name).models if id not in ids]
@@ -234,6 +245,8 @@ def _configured(settings: Settings) -> Iterator[tuple[ModelListing, ModelProvide
             if lack := missing_requirement(name, config):
                 yield ModelListing(spec=f"{name}:MODEL", state="missing", note=lack), None
                 continue
+            if name == LOCAL_PROVIDER and _address(default) == PROVIDERS[name].base_url:
+                continue  # nothing is configured: `list_models` looks for servers
             state, note = ("fetch", _FOUNDRY_NOTE) if isinstance(default, foundry.FoundryModel) else ("ready", "")
             yield replace(_view(default), state=state, note=note), default
         except (ConfigError, ModelError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +19,7 @@ from mainspring.app.providers.select_model import EMBEDDED_PROVIDER, make
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load_rules
 from mainspring.app.workspace.manage_settings import settings_file
-from mainspring.app.workspace.model_providers import registry_of
+from mainspring.app.workspace.model_providers import find_model_id_problem, registry_of
 from mainspring.app.workspace.settings import AppConfig, Settings, save_settings
 from mainspring.app.workspace.settings.load import build_config
 from mainspring.app.workspace.settings.provider_variables import apply_provider_variables
@@ -28,7 +28,6 @@ from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import AgentProviderError, ConfigError, MainspringError
 from mainspring.lazy import lazy_re
 from mainspring.models.auth.key_sources import save_key_to_keyring
-from mainspring.models.catalog import load_catalog
 from mainspring.models.embedded.engine import engine_install_hint, is_engine_installed
 from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.unknown_settings import explain_unknown_setting
@@ -273,12 +272,7 @@ async def find_answer_problem(provider: str, setting: str, value: str, *, offlin
             return f"{value!r} is not an address. Use one such as http://127.0.0.1:8000/v1."
         error = None if offline else (await probe(value.rstrip("/"), seconds=_PROBE_SECONDS)).error
         return f"Nothing answers at {value}: {error}" if error is not None else ""
-    known = [entry.id for entry in load_catalog().entries(provider)] if setting == "model" else []
-    return (
-        f"Unknown model of {provider}: {value}. {suggest_name(value, known, '')}".strip()
-        if known and value not in known
-        else ""
-    )
+    return find_model_id_problem(provider, value) if setting == "model" else ""
 
 
 def find_name_problem(name: str) -> str:
@@ -298,8 +292,16 @@ def _find_key_problem(provider: str, key: str) -> str:
     return ""
 
 
-async def set_up_provider(answers: SetupAnswers, place: WorkspaceOptions, *, test: bool = True) -> SetupResult:
+async def set_up_provider(
+    answers: SetupAnswers, place: WorkspaceOptions, *, test: bool = True, on_test: Callable[[], None] = lambda: None
+) -> SetupResult:
     """Set up a provider: test it, and save the answers if it responds. Otherwise change nothing.
+
+    Args:
+        answers: The answers.
+        place: Workspace options.
+        test: Whether to send a request to the model.
+        on_test: Called before the request.
 
     Raises:
         ConfigError: If an answer is missing or invalid.
@@ -321,6 +323,7 @@ async def set_up_provider(answers: SetupAnswers, place: WorkspaceOptions, *, tes
     if test:
         if lack := missing_requirement(answers.provider, candidate):
             raise ConfigError(lack)
+        on_test()
         tried = await try_model(model)
     if answers.keyring and answers.values.get("apiKey"):
         await asyncio.to_thread(save_key_to_keyring, answers.provider, answers.values["apiKey"])
@@ -365,6 +368,14 @@ def _is_set_in(key: SettingKey, settings: Settings, file: Path) -> bool:
     return settings.origins.get(".".join(key)) == str(file)
 
 
+def _explain_missing(name: str, setting: str) -> str:
+    flag = {"baseUrl": "--url URL", "model": "--model MODEL"}.get(setting, f"--set {setting}=VALUE")
+    if name in PROVIDER_SETUPS or setting != "baseUrl":
+        return f"{name} requires the setting {setting}. Use {flag}."
+    hint = suggest_name(name, PROVIDER_SETUPS, f"Available providers: {', '.join(PROVIDER_SETUPS)}.")
+    return f"Unknown provider: {name!r}. {hint} To add an OpenAI-compatible server under this name, use {flag}."
+
+
 def _changes(answers: SetupAnswers, settings: Settings) -> tuple[dict[SettingKey, Any], list[str]]:
     """Convert the answers to settings.
 
@@ -378,8 +389,7 @@ def _changes(answers: SetupAnswers, settings: Settings) -> tuple[dict[SettingKey
         raise ConfigError(explain_unknown_setting(name, unknown[0], known))
     for question in filter(lambda each: each.is_asked(values), wizard.questions):
         if question.needed and question.setting not in values and not question.default:
-            flag = {"baseUrl": "--url", "model": "--model"}.get(question.setting, f"--set {question.setting}=...")
-            raise ConfigError(f"{name} needs {question.text.lower()}: {flag}")
+            raise ConfigError(_explain_missing(name, question.setting))
         if question.choices and values.get(question.setting, question.choices[0]) not in question.choices:
             raise ConfigError(f"Invalid value for {question.text.lower()}. Use one of {', '.join(question.choices)}.")
     changes: dict[SettingKey, Any] = {("providers", name, k): v for k, v in values.items()}

@@ -64,7 +64,7 @@ _SPOKEN_SIGNS = {
 }
 """Words for the signs at the start of a row."""
 _BARS = str.maketrans("", "", "█░")
-_MODES = {"build": "default mode", "accept_edits": "accept-edits mode", "plan": "plan mode"}
+_MODES = {"default": "default mode", "accept_edits": "accept-edits mode", "plan": "plan mode"}
 
 
 class Announcer:

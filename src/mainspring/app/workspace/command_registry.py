@@ -220,10 +220,10 @@ class CustomCommands:
         name = match[1].removeprefix("project:") if match else ""
         return next((s.path for s in self.skipped if name and s.waits == name), "")
 
-    def suggest(self, line: str) -> str:
+    def suggest(self, line: str, builtin: Collection[str] = ()) -> str:
         """Return the name that a line probably misspells, or an empty string."""
         match = _LINE.fullmatch(line.strip())
-        near = difflib.get_close_matches(match[1], self._by_name, 1, 0.75) if match else []
+        near = difflib.get_close_matches(match[1], [*builtin, *self._by_name], 1, 0.75) if match else []
         return near[0] if near else ""
 
 
@@ -279,9 +279,15 @@ def show_command(name: str, arguments: str, place: WorkspaceOptions) -> str:
 
 
 def resolve_command_call(
-    options: LaunchOptions, report: RunEventHandler, environ: Mapping[str, str]
+    options: LaunchOptions, report: RunEventHandler, environ: Mapping[str, str], builtin: Collection[str] = ()
 ) -> tuple[LaunchOptions, CommandInvocation | None]:
     """Return the command that a prompt calls, if any, and the run options with the requirements of the command. Blocking.
+
+    Args:
+        options: Options of the run, with the prompt.
+        report: Receives a notice about a prompt that probably should have called a command.
+        environ: Environment variables.
+        builtin: Names of built-in commands, which the prompt may call or misspell.
 
     Raises:
         ConfigError: If the settings are invalid.
@@ -291,14 +297,14 @@ def resolve_command_call(
     found = find_custom_commands(*load_rules(options.place, {}, environ))
     call = found.call(options.prompt)
     if call is None:
-        near = found.suggest(options.prompt)
+        near = found.suggest(options.prompt, builtin)
         if waiting := found.find_untrusted(options.prompt):
             report(
                 Notice(
                     f"Command {waiting} was sent as text, because the folder is not trusted. Run `mainspring trust` to use it."
                 )
             )
-        elif near:
+        elif near and options.prompt.split()[0] != f"/{near}":
             report(Notice(f"Unknown command: {options.prompt.split()[0]}. Did you mean /{near}? It was sent as text."))
         return options, None
     command = call.command

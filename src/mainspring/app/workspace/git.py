@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mainspring.app.workspace.paths import UserPaths, find_repository
 from mainspring.app.workspace.trust import TrustStore
@@ -50,6 +51,7 @@ class Worktree(Struct, frozen=True, kw_only=True):
         ignored: Number of files and folders that git ignores.
         ahead: Number of commits that the base branch does not have.
         new: Whether it was just created.
+        new_branch: Whether its branch was created with it.
         problem: Why git cannot read the worktree; empty if it can.
     """
 
@@ -60,6 +62,7 @@ class Worktree(Struct, frozen=True, kw_only=True):
     ignored: int = 0
     ahead: int = 0
     new: bool = False
+    new_branch: bool = False
     problem: str = ""
 
 
@@ -119,7 +122,7 @@ class Worktrees:
         )
         self._git("worktree", "add", "--quiet", *start, seconds=None)  # a killed checkout would leave half a worktree
         TrustStore(self._home).copy_trust(self._root, path)  # the same project
-        return self._state(path, new=True)
+        return replace(self._state(path), new=True, new_branch=not known)
 
     def matching_folder(self, worktree: Worktree) -> str:
         """Return the folder in a worktree that corresponds to the working folder."""
@@ -182,7 +185,7 @@ class Worktrees:
             self._git("branch", "-D", state.branch)
         return state
 
-    def _state(self, path: Path, *, new: bool = False) -> Worktree:
+    def _state(self, path: Path) -> Worktree:
         lines = self._git(
             "status", "--porcelain=v1", "--ignored=matching", "--untracked-files=normal", at=path
         ).splitlines()
@@ -201,7 +204,6 @@ class Worktrees:
             changes=sum(not line.startswith("!!") for line in lines),
             ignored=sum(line.startswith("!!") for line in lines),
             ahead=int(ahead),
-            new=new,
         )
 
     def _main(self, root: Path) -> Path:

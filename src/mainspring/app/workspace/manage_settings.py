@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -11,9 +11,9 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 from msgspec import UNSET, Struct
 
-from mainspring.app.run.options import PermissionFlags, WorkspaceOptions
+from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load_rules
-from mainspring.app.workspace.model_providers import registry_of
+from mainspring.app.workspace.model_providers import find_model_problems
 from mainspring.app.workspace.paths import (
     PROJECT_FOLDER,
     SETTINGS_FILE,
@@ -21,7 +21,7 @@ from mainspring.app.workspace.paths import (
     find_user_paths,
     resolve_working_folder,
 )
-from mainspring.app.workspace.permissions import build_permissions
+from mainspring.app.workspace.permissions import find_rule_problems
 from mainspring.app.workspace.secrets import HIDDEN, redactor_of
 from mainspring.app.workspace.settings import AppConfig, Settings, parse_settings, save_settings
 from mainspring.app.workspace.settings.json_schema import settings_schema as schema
@@ -68,8 +68,22 @@ class SettingsIssue(Struct, frozen=True):
     text: str = ""
 
 
+class SettingChange(Struct, frozen=True):
+    """A saved change of a setting.
+
+    Attributes:
+        file: File that contains the setting.
+        changed: Whether the file changed.
+        problems: Likely mistakes in the value.
+    """
+
+    file: Path
+    changed: bool
+    problems: tuple[str, ...] = ()
+
+
 def describe_settings(
-    place: WorkspaceOptions, environ: Mapping[str, str] = os.environ, *, include_unset: bool = False
+    place: WorkspaceOptions, environ: Mapping[str, str] = os.environ, *, include_unset: bool = False, section: str = ""
 ) -> SettingsView:
     """Return the settings in effect.
 
@@ -77,9 +91,10 @@ def describe_settings(
         place: Workspace options.
         environ: Environment variables.
         include_unset: Whether to include settings with default values.
+        section: Name of a setting or section, for example, ``agent``, to which the result is limited.
 
     Raises:
-        ConfigError: If a file is invalid.
+        ConfigError: If a file is invalid, or the section is unknown.
     """
     _, settings = load_rules(place, environ=environ)
     redactor = redactor_of(settings, environ)
@@ -96,9 +111,35 @@ def describe_settings(
             if (name := ".".join(path)) not in known and not any(key.startswith(f"{name}.") for key in known)
         ]
         shown.sort(key=lambda s: s.key)
+    if section:
+        name = ".".join(parse_setting_key(section))
+        shown = [each for each in shown if f"{each.key}.".startswith(f"{name}.")]
+        if not shown and not any(".".join(path).startswith(f"{name}.") for path, _ in iter_settings()):
+            _check_known(name)
     files = [settings.home.settings] if settings.home else []
     files += [settings.project_file] if settings.project_file else []
     return SettingsView(settings=tuple(shown), files=tuple(map(str, files)), warnings=settings.warnings)
+
+
+def find_setting(key: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> Setting:
+    """Return one setting in effect; its value is None if nothing sets it and it has no default.
+
+    Raises:
+        ConfigError: If a file is invalid, or the setting is unknown or a section.
+    """
+    found = describe_settings(place, environ, include_unset=True, section=key).settings
+    name = ".".join(parse_setting_key(key))
+    setting = next((each for each in found if each.key == name), None)
+    if setting is None and found:
+        raise ConfigError(f"{key} is a section. Show its settings with `mainspring config show {key}`.")
+    return setting or Setting(name, None, "default")
+
+
+def _check_known(name: str) -> None:
+    try:
+        setting_type(parse_setting_key(name))
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _redacted(key: str, value: Any, redactor: Redactor) -> Any:
@@ -158,8 +199,8 @@ def change_config(
     *,
     place: WorkspaceOptions | None = None,
     project: bool = False,
-) -> Path:
-    """Set a setting, or remove it with None, and return the changed file.
+) -> SettingChange:
+    """Set a setting, or remove it with None.
 
     Args:
         key: Name, for example, ``agent.maxTokens``.
@@ -185,8 +226,25 @@ def change_config(
     if project and secret:
         raise ConfigError(f"{secret} is not allowed in a project's settings, which others can read. Omit --project.")
     with TrustStore(find_user_paths(environ)).accept_own_changes(file.parent if project else None):
-        save_settings(file, changes, private=not project)
-    return file
+        changed = save_settings(file, changes, private=not project)
+    return SettingChange(file, changed, () if value is None else _find_problems(path, place, environ))
+
+
+def _find_problems(path: SettingKey, place: WorkspaceOptions | None, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return likely mistakes in a valid value of a setting: the name of a model, provider, or tool that does not exist."""
+    try:
+        cwd, settings = load_rules(place or WorkspaceOptions(), environ=environ)
+        match path:
+            case ("permissions", _):
+                return find_rule_problems(settings, cwd)
+            case ("model",) | ("compaction", "model") | ("providers", _, "model") | ("providers", "default"):
+                return find_model_problems(settings.config)
+            case _:
+                return ()
+    except ProviderConfigError as error:
+        return (str(error),)
+    except ConfigError:  # reported by every other command
+        return ()
 
 
 def _parse_section(path: SettingKey, text: str) -> dict[SettingKey, Any]:
@@ -291,14 +349,15 @@ def _check_merged(place: WorkspaceOptions) -> list[SettingsIssue]:
     findings: list[SettingsIssue] = []
     try:
         cwd, settings = load_rules(place)
-        findings += [SettingsIssue("", "warning", text) for text in settings.warnings if "Unknown setting" not in text]
-        checks: list[Callable[[], object]] = [
-            lambda: build_permissions(settings, PermissionFlags(), cwd),
-            lambda: registry_of(settings.config),
+        texts = [text for text in settings.warnings if "Unknown setting" not in text]
+        findings += [SettingsIssue("", "warning", text) for text in texts]
+        checks: list[Callable[[], Sequence[str]]] = [
+            lambda: find_rule_problems(settings, cwd),
+            lambda: find_model_problems(settings.config),
         ]
         for check in checks:
             try:
-                check()
+                findings += [SettingsIssue("", "warning", text) for text in check()]
             except (ConfigError, ProviderConfigError) as error:
                 findings.append(SettingsIssue("", "error", str(error)))
     except ConfigError as error:

@@ -117,8 +117,8 @@ def build_mcp_plug(
     servers = [s for s in found.servers if server_filter is None or server_filter(keys[s.name])]
     untrusted = [keys[s.name] for s in found.servers if s.enabled and s not in servers]
     if untrusted:
-        allow = " ".join(f"--allow mcp__{key}" for key in untrusted)
-        report(Notice(f"MCP servers are disabled, because the model is small. To use them, add {allow}."))
+        allow = " or ".join(f"`mainspring permissions allow mcp__{key}`" for key in untrusted)
+        report(Notice(f"MCP servers are disabled, because the model is small. Allow them with {allow}."))
     if not any(s.enabled for s in servers):
         return None
     given = settings.config.mcp.grace_seconds

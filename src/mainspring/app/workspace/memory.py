@@ -55,8 +55,17 @@ async def add_memory(
     section: NoteSection = "Context",
     where: Where = "project",
     environ: Mapping[str, str] = os.environ,
+    trust_command: str = "`mainspring trust`",
 ) -> str:
     """Add a note that the user typed, without confirmation, and return a message.
+
+    Args:
+        note: The note.
+        place: Workspace options.
+        section: Section of the memory file.
+        where: Whose memory it is added to.
+        environ: Environment variables.
+        trust_command: How the user trusts the folder, for the message.
 
     Raises:
         ConfigError: If the note is invalid, or cannot be stored.
@@ -64,6 +73,9 @@ async def add_memory(
     cwd, settings = load_rules(place, environ=environ)
     memory = Memory.for_folder(cwd, settings.home.root if settings.home else None, confirm=lambda _: True)
     try:
-        return await memory.remember(note, section=section, where=where)
+        added = await memory.remember(note, section=section, where=where)
     except ValueError as error:
         raise ConfigError(str(error)) from None
+    if where == "project" and not TrustStore(settings.home).covers(cwd):
+        return f"{added} The agent reads it once you trust this folder with {trust_command}."
+    return added

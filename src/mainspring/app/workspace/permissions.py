@@ -12,14 +12,31 @@ from msgspec import Struct, structs
 
 from mainspring.app.run.options import PermissionFlags, WorkspaceOptions
 from mainspring.app.workspace.load import load_rules
-from mainspring.app.workspace.saved_rules import GRANTS_FILE_NAME as GRANTS, REACHES, GrantEffect, GrantStore, RuleFiles
+from mainspring.app.workspace.saved_rules import (
+    GRANTS_FILE_NAME as GRANTS,
+    REACHES,
+    GrantEffect,
+    GrantStore,
+    Reach,
+    RuleFiles,
+)
 from mainspring.app.workspace.settings import Settings
+from mainspring.app.workspace.skills import SKILL_TOOL_NAMES
 from mainspring.app.workspace.trust import TRUST_FILE as TRUST
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
-from mainspring.permissions import PermissionDecision, PermissionRule, Permissions, RuleSet, RuleSource
+from mainspring.memory import MEMORY_TOOL
+from mainspring.permissions import (
+    PermissionDecision,
+    PermissionRule,
+    Permissions,
+    RuleSet,
+    RuleSource,
+    describe_unused_rules,
+)
+from mainspring.subagents import SPAWN_TOOL
 from mainspring.tools import Tool
-from mainspring.tools.builtin import COMMON_ALIASES, builtin_tools
+from mainspring.tools.builtin import ALL_TOOL_NAMES, COMMON_ALIASES, builtin_tools
 
 
 class RuleView(Struct, frozen=True, kw_only=True):
@@ -92,14 +109,32 @@ def active_rules(place: WorkspaceOptions, rules: PermissionFlags) -> list[RuleVi
     return sorted(views, key=lambda v: order.index(v.effect))
 
 
-def save_rule(effect: GrantEffect, rule: str, place: WorkspaceOptions, *, everywhere: bool = False) -> Path:
-    """Save a rule for the project, or for every project, and return the file.
+KNOWN_TOOL_NAMES = (*ALL_TOOL_NAMES, *SKILL_TOOL_NAMES, MEMORY_TOOL, SPAWN_TOOL)
+"""The tools of every installation. Extensions and MCP servers add others."""
+
+
+def find_rule_problems(settings: Settings, cwd: str) -> tuple[str, ...]:
+    """Return a notice about each rule, of the settings or saved for a folder, that names no known tool.
+
+    Raises:
+        ConfigError: If a rule is invalid.
+    """
+    return describe_unused_rules(build_permissions(settings, PermissionFlags(), cwd).engine.rules, KNOWN_TOOL_NAMES)
+
+
+def save_rule(
+    effect: GrantEffect, rule: str, place: WorkspaceOptions, *, everywhere: bool = False
+) -> tuple[Path, tuple[str, ...]]:
+    """Save a rule for the project, or for every project. Return the file, and a notice if the rule names no known tool.
 
     Raises:
         ConfigError: If the rule is not valid, or the file cannot be read or written.
     """
     cwd, settings = load_rules(place)
-    return RuleFiles(settings.home, cwd).save("everywhere" if everywhere else "project", effect, (rule,))
+    files = RuleFiles(settings.home, cwd)
+    reach: Reach = "everywhere" if everywhere else "project"
+    notices = describe_unused_rules(RuleSet(files.parse(reach, effect, (rule,))), KNOWN_TOOL_NAMES)
+    return files.save(reach, effect, (rule,)), notices
 
 
 def revoke_rule(rule_text: str, place: WorkspaceOptions) -> tuple[RuleView, Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import deque
 
@@ -30,6 +31,9 @@ _INSTRUCTIONS = frozenset(name.lower() for name in INSTRUCTION_FILES)
 _LEFT_OUT = frozenset(("node_modules", "__pycache__", ".venv", "venv", "site-packages"))
 _MAX_FOLDERS = 200_000
 _MAX_TEXT = 1 << 16
+
+_WORKTREE_SETTING = re.compile(r'^\[core\]\n(?:[ \t].*\n)*?[ \t]+worktree = "?(.+?)"?$', re.MULTILINE)
+"""The folder of a submodule, as git writes it."""
 
 _HARMLESS_SECTIONS = frozenset(("user", "branch", "color"))
 _HARMLESS_KEYS = frozenset(
@@ -205,23 +209,30 @@ def _is_worktree(gitdir: str) -> bool:
     return os.path.basename(link) == ".git" and is_inside(link, around) and link.split("/").count(".git") == 1
 
 
-def linked_worktree(project: str) -> tuple[str, str] | None:
-    """Return the common and the own git folder of a linked worktree, if both folders name each other.
+def linked_repository(project: str) -> tuple[str, str] | None:
+    """Return the common and the own git folder of a linked worktree or a submodule, if the project and its git folder name each other.
 
-    Any project can have a file ``.git`` that names a foreign repository, which must not become writable.
+    Any project can have a file ``.git`` that names a foreign repository, which must not become writable. The two folders of a submodule
+    are the same.
 
     Args:
         project: The resolved path of the project's folder.
     """
     link = os.path.join(project, ".git")
     own = _link_target(link)
-    if own is None or os.path.basename(os.path.dirname(own)) != "worktrees":
+    if own is None:
         return None
-    common = os.path.dirname(os.path.dirname(own))
-    named = os.path.realpath(os.path.join(own, _text(f"{own}/commondir").strip()))
-    back = os.path.realpath(os.path.join(own, _text(f"{own}/gitdir").strip()))
+    if os.path.basename(os.path.dirname(own)) == "worktrees":
+        common = os.path.dirname(os.path.dirname(own))
+        named = os.path.realpath(os.path.join(own, _text(f"{own}/commondir").strip()))
+        back = os.path.realpath(os.path.join(own, _text(f"{own}/gitdir").strip()))
+        is_mutual = named == common and back == link
+    else:
+        common = own
+        found = (_WORKTREE_SETTING.search(_text(f"{own}/{name}")) for name in ("config.worktree", "config"))
+        is_mutual = any(each and os.path.realpath(os.path.join(own, each[1])) == project for each in found)
     complete = all(os.path.exists(f"{common}/{name}") for name in REPOSITORY)
-    return (common, own) if complete and named == common and back == link else None
+    return (common, own) if complete and is_mutual else None
 
 
 def _link_target(link: str) -> str | None:

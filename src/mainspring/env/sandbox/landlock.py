@@ -94,7 +94,10 @@ def landlock_rules(box: SandboxPolicy) -> list[LandlockRule]:
         rules += _expand_around_denied(root, "read", box.hidden)
     for root in (*box.writable, box.tmp):
         excluded = (*box.hidden, *box.sealed)
-        if root == box.repository:  # git creates few files directly in it, so that all others can be named
+        is_shared = any(is_inside(path, f"{root}/worktrees") for path in box.exempt)
+        if (
+            root == box.repository and is_shared
+        ):  # git creates few files directly in it, so that all others can be named
             rules.append(("read", root))
             excluded += tuple(p for p in box.guarded if os.path.dirname(p) == root)
         rules += _expand_around_denied(root, "write", excluded)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from mainspring.env.paths import GUARDED_NAMES, is_inside
 from mainspring.env.sandbox.git_folder import GIT_FILES, HOOKS_FOLDER, REPOSITORY, read_start
-from mainspring.env.sandbox.guarded import is_guarded, linked_worktree
+from mainspring.env.sandbox.guarded import is_guarded, linked_repository
 from mainspring.env.walk import IGNORE_FILE_NAMES
 from mainspring.errors import ConfigError
 
@@ -83,7 +83,7 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
         hidden: Folders and files that may not be read at any depth; they override all others.
         guarded: Paths that may be read but not changed although they are in a writable folder; some may not exist.
         exempt: Guarded paths, or paths in them, that may be changed: the user named them, or git needs them.
-        repository: The git folder of the repository, if the project is a linked worktree of it.
+        repository: The git folder of the repository, if the project is a linked worktree of it or a submodule.
         sealed: Guarded paths from which this program itself runs; changing them would allow an escape from the sandbox.
         tmp: The private folder for temporary files, which may be changed.
         home: The home folder; it exists, but its content is hidden unless another attribute names it.
@@ -157,7 +157,7 @@ def make_policy(
 
     secret = (*SYSTEM_SECRETS, *(os.path.join(home, p) for p in SECRET_PATHS), *map(path_of, hidden))
     hiding = _existing(os.path.realpath(p) for p in secret if _is_readable(p))
-    linked = linked_worktree(os.path.realpath(cwd))
+    linked = linked_repository(os.path.realpath(cwd))
     common, own = linked or ("", "")
     request = tuple(os.path.realpath(path_of(p)) for p in writable)
     changed = (os.path.realpath(cwd), *request, *([common] if common else []))
@@ -182,9 +182,11 @@ def make_policy(
         readable=read,
         hidden=_outermost(hiding),
         guarded=tuple(
-            dict.fromkeys((*(p for r in roots for p in _guarded(r)), *_of_worktree(common, own), *guarded, *sealed))
+            dict.fromkeys(
+                (*(p for r in roots for p in _guarded(r)), *_guarded_in_repository(common, own), *guarded, *sealed)
+            )
         ),
-        exempt=(*(p for p in request if any(is_guarded(p, root) for root in roots)), *([own] if own else [])),
+        exempt=(*(p for p in request if any(is_guarded(p, root) for root in roots)), *([own] if own != common else [])),
         repository=common,
         sealed=sealed,
         tmp=tmp,
@@ -205,10 +207,12 @@ def _guarded(root: str) -> Iterator[str]:
         yield from (os.path.join(git, name) for name in (*GIT_FILES, HOOKS_FOLDER))
 
 
-def _of_worktree(common: str, own: str) -> Iterator[str]:
-    """Return the guarded paths in the git folders of a linked worktree."""
+def _guarded_in_repository(common: str, own: str) -> Iterator[str]:
+    """Return the guarded paths in the git folders of a linked worktree or a submodule."""
     if common:
-        yield from (os.path.join(common, name) for name in (*GIT_FILES, HOOKS_FOLDER, "worktrees", "modules"))
+        yield from (os.path.join(common, name) for name in (*GIT_FILES, HOOKS_FOLDER))
+    if own != common:
+        yield from (os.path.join(common, name) for name in ("worktrees", "modules"))
         yield from (os.path.join(own, name) for name in GIT_FILES)
 
 

@@ -43,12 +43,14 @@ class _Part(Struct, frozen=True):
         hint: Pattern of words that make this part the most likely one.
         changes: Capabilities without the part, by protocol; names in ``unsupported`` are added to those that are there.
         left_out: Its name, if it is left out of the request and not by a capability.
+        missed: The changes that a user misses; empty for all.
     """
 
     label: str
     hint: str
     changes: Mapping[str, Mapping[str, Any]] = {}
     left_out: LeftOutPart | None = None
+    missed: frozenset[str] = frozenset()
 
 
 _PARALLEL_OPTION = "parallel_tool_calls"
@@ -102,6 +104,7 @@ _PARTS = (
             "gemini": {"thinking": "none"},
             "ollama": {"think": "none", "echo": False},
         },
+        missed=frozenset({"efforts", "thinking", "think"}),
     ),
     _Part(
         "sampling options and stop sequences",
@@ -170,6 +173,8 @@ _SIZE = lazy_re(r"token|context|too (long|large|big|many)|length|window|\bsize\b
 """Matches a text about the size of the request, which any part makes smaller: leaving out unrelated parts is not the solution."""
 _TEXT_SIZE = lazy_re(r"token|context|prompt|window")
 _ROLE = lazy_re(r"\brole|alternat")
+_QUOTED = lazy_re(r"[`'\"][\w./:-]+[`'\"]")
+"""Matches a name in quotes, which may contain words such as "vision"."""
 _VARIABLE = lazy_re(r"\S*\d\S*")
 
 
@@ -248,7 +253,8 @@ def describe_left_out_parts(protocol: str, before: ModelProfile, after: ModelPro
     labels = [
         part.label
         for part in _PARTS
-        if before != (applied := _without(protocol, before, part)) and _is_applied(protocol, part, applied, after)
+        if not _is_applied(protocol, part, applied := _without(protocol, before, part), before)
+        and _is_applied(protocol, part, applied, after)
     ]
     if after.unreadable != before.unreadable and after.info.vision:
         labels.append("the newest images")
@@ -288,7 +294,8 @@ def _is_applied(protocol: str, part: _Part, applied: ModelProfile, after: ModelP
         set(getattr(one, name)) <= set(getattr(other, name))
         if name == "unsupported"
         else getattr(one, name) == getattr(other, name)
-        for name in part.changes[protocol]
+        for name in part.changes.get(protocol, ())
+        if not part.missed or name in part.missed
     )
 
 
@@ -406,7 +413,6 @@ class PartTrials:
         has_tools = is_generated or _has_called_tools(self._request, profile)
         parts = [part for part in _PARTS if not (part is _TOOLS and has_tools)]
         hinted = [part for part in parts if re.search(part.hint, text)]
-        again = _Trial(profile, is_repeat=True)
         if refusal.status == 413:
             return self._trials_of_large_request(profile, text)
         if refusal.status == 500 and refusal.reason == "server_error":
@@ -414,16 +420,16 @@ class PartTrials:
             possible = [part for part in hinted if part in (_IMAGES, _JOINED_CALLS, _SCHEMA, _TOOLS)]
             if _ROLE.search(text):  # "System error" is the most common text of a failure.
                 possible.insert(0, _SYSTEM)
-            return self._one_by_one(profile, possible or ([_IMAGES] if self._is_repeated else []), again)
+            return self._one_by_one(profile, possible or ([_IMAGES] if self._is_repeated else []))
         if (refusal.status or 0) >= 500 and refusal.reason != "not_implemented":
             return iter(())
         if not _may_refuse_any_part(refusal):
             named = [part for part in hinted if part in (_IMAGES, _TOOLS)] if _may_refuse_part(refusal) else []
-            return self._one_by_one(profile, named, again)
+            return self._one_by_one(profile, named)
         if _SIZE.search(text):
             parts = [part for part in parts if part in hinted or part not in (_IMAGES, _TOOLS)]
         found = self._trials_of_refusal(profile, refusal, parts, hinted)
-        return chain([again] * _MAX_REPEATS, found) if is_generated else found
+        return chain([_Trial(profile, is_repeat=True)] * _MAX_REPEATS, found) if is_generated else found
 
     def _trials_of_large_request(self, profile: ModelProfile, text: str) -> Iterator[_Trial]:
         """Yield trials without images, which are most of the bytes of a request; a conversation that is too long is compacted."""
@@ -433,12 +439,12 @@ class PartTrials:
             yield from self._one_by_one(profile, [_IMAGES])
 
     def _one_by_one(
-        self, profile: ModelProfile, parts: Sequence[_Part], again: _Trial | None = None
+        self, profile: ModelProfile, parts: Sequence[_Part], *, is_repeated: bool = False
     ) -> Iterator[_Trial]:
-        """Yield a trial without each part; first ``again``, if the run would lose its tools after a failure that may pass."""
+        """Yield a trial without each part; a run loses its tools only if the same request failed twice."""
         for part in parts:
-            if part is _TOOLS and again is not None and self._request.tools and not self._is_repeated:
-                yield again
+            if part is _TOOLS and self._request.tools and not (self._is_repeated or is_repeated):
+                yield _Trial(profile, is_repeat=True)
             yield _Trial(_without(self._protocol.name, profile, part), part)
 
     def _trials_of_refusal(
@@ -460,23 +466,28 @@ class PartTrials:
                 accepted = changed
                 break
         if accepted is not None:  # A refusal of a single part is not billed, and one of them is the cause.
-            yield from self._single_parts(profile, [part for part in parts if part not in hinted[:_MAX_HINTED]])
+            yield _Trial(profile, is_repeat=True)  # A failure may pass, and no words say that it is a refusal.
+            yield from self._single_parts(
+                profile, [part for part in parts if part not in hinted[:_MAX_HINTED]], is_repeated=True
+            )
             yield _Trial(accepted, is_repeat=True)
 
-    def _single_parts(self, profile: ModelProfile, parts: Sequence[_Part]) -> Iterator[_Trial]:
+    def _single_parts(
+        self, profile: ModelProfile, parts: Sequence[_Part], *, is_repeated: bool = False
+    ) -> Iterator[_Trial]:
         """Yield a trial without each of these parts."""
         for part in parts:
             if part is _IMAGES and has_seen_images(profile, self._request.messages):
                 newest = without_newest_images(profile, self._request.messages)
                 yield from (_Trial(changed, part) for changed in newest)
-            yield _Trial(_without(self._protocol.name, profile, part), part)
+            yield from self._one_by_one(profile, [part], is_repeated=is_repeated)
 
 
 def _may_refuse_part(refusal: ModelError) -> bool:
     """Return True if the cause may be a part of the request: any part, or images or tools that the text names."""
     if _may_refuse_any_part(refusal):
         return True
-    text = refusal.message.lower().replace((refusal.model or " ").lower(), " ")
+    text = _QUOTED.sub(" ", refusal.message.lower().replace((refusal.model or " ").lower(), " "))
     is_guess = refusal.status in _UNCLEAR_STATUSES and refusal.reason in _GUESSED_REASONS
     return is_guess and any(re.search(part.hint, text) for part in (_IMAGES, _TOOLS))
 

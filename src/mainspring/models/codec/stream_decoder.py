@@ -10,24 +10,22 @@ from mainspring.errors import ContextExceededError, InvalidResponseError, ModelE
 from mainspring.events import StreamEvent
 from mainspring.lazy import lazy_function
 from mainspring.messages import Message, StopReason, ToolDefinition
-from mainspring.models.codec.text import CALL_ENDS
+from mainspring.models.codec.text import CALL_ENDS, SPECIAL_TOKENS
 from mainspring.models.json_values import as_dict, parse_object_leniently
 from mainspring.models.message_builder import MessageBuilder
 from mainspring.models.profile import ModelProfile
 from mainspring.models.usage import normalize_usage, reported_cost, with_cost
 
 if TYPE_CHECKING:
-    from mainspring.models.codec.text_markup import has_unread_calls
+    from mainspring.models.codec.unread_calls import has_unread_calls
     from mainspring.models.errors import ErrorBody, classify_error, is_error_object
 else:
-    has_unread_calls = lazy_function("mainspring.models.codec.text_markup", "has_unread_calls")
+    has_unread_calls = lazy_function("mainspring.models.codec.unread_calls", "has_unread_calls")
     ErrorBody = lazy_function("mainspring.models.errors", "ErrorBody")
     classify_error = lazy_function("mainspring.models.errors", "classify_error")
     is_error_object = lazy_function("mainspring.models.errors", "is_error_object")
 
 _KEEP_ALIVE_NAMES = frozenset({"ping", "keepalive", "keep-alive", "heartbeat"})
-_SPECIAL_TOKENS = ("<|", "<｜", "[TOOL_CALLS]")
-"""The start of calls that may be before other text: checked here, because few responses need the module that finds calls."""
 _NOTHING = frozenset({b"", b"null", b"[]", b'""'})
 
 _E = TypeVar("_E")
@@ -170,7 +168,7 @@ class StreamDecoder(ABC, Generic[_E]):
         out.append(done)
         if self.tools and done.reason == "end_turn" and not done.message.tool_uses:
             text = done.message.text or done.message.thinking
-            if text.rstrip()[-1:] in CALL_ENDS or any(token in text for token in _SPECIAL_TOKENS):
+            if text.rstrip()[-1:] in CALL_ENDS or any(token in text for token in SPECIAL_TOKENS):
                 self.has_unparsed_calls = self.has_unparsed_calls or has_unread_calls(text, self.tools)
 
     @abstractmethod

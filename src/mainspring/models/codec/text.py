@@ -12,6 +12,9 @@ from mainspring.models.message_builder import MessageBuilder
 CALL_ENDS = (">", "}", "]", ")", "`")
 """How a text ends that ends with a call."""
 
+SPECIAL_TOKENS = ("<|", "<｜", "[TOOL_CALLS]")
+"""The start of calls that may be before other text."""
+
 
 class TextAndThinking:
     """The current block of a response: text, thinking, or none.

@@ -1,27 +1,29 @@
 """Read calls and reasoning that a server without a parser leaves in the text of a response.
 
-Recognized are the reasoning tags ``<think>``, a lone ``</think>``, the channels of the harmony format, and calls in
-``<tool_call>``, ``<function=...>``, and ``<invoke ...>``. Text streams as before; only text that may be markup is delayed. Calls
+Recognized are the reasoning tags ``<think>``, a lone ``</think>``, the channels of the harmony format, and calls that a tag of
+`CALL_TAGS` begins. Text streams as before; only text that may be markup is delayed. Calls
 are read if the text ends with them, all of the markup can be parsed, and the tools exist.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
 
 from mainspring.events import StreamEvent
 from mainspring.lazy import lazy_re
 from mainspring.messages import TextBlock, ThinkingBlock, ToolDefinition
-from mainspring.models.codec.text import CALL_ENDS, TextAndThinking
-from mainspring.models.json_values import as_dict, as_dicts, as_list
+from mainspring.models.codec.response_reader import MAX_CONTENT_SIZE
+from mainspring.models.codec.text import SPECIAL_TOKENS, TextAndThinking
+from mainspring.models.codec.text_calls import (
+    CALL_CLOSER,
+    CALL_TAGS,
+    ParsedCall,
+    has_invalid_call,
+    is_viable,
+    parse_calls,
+    parse_harmony_calls,
+)
 from mainspring.models.message_builder import MessageBuilder
-
-ParsedCall = tuple[str, dict[str, Any]]
-"""The name of a tool, and the arguments."""
 
 _THINK = {
     "<think>": "</think>",
@@ -32,63 +34,31 @@ _THINK = {
     "<|channel>thought": "<channel|>",
     "[THINK]": "[/THINK]",
     "◁think▷": "◁/think▷",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+    "<|open|>think<|sep|>": "<|close|>think<|sep|>",
 }
 _THINK_END = tuple([end for end in _THINK.values() if end.startswith("<")])
 _SAME_END = ("</think>", "</thinking>")
 """Some models end one of these tags with the other."""
-_CALLS = (
-    *("<tool_call>", "<tool_calls>", "<function=", "<function_calls>", "<invoke ", "<minimax:tool_call>"),
-    *("<function_calls>", "<invoke "),
-)
 _HARMONY = ("<|channel|>", "<|start|>assistant", "<|end|><|start|>assistant")
-_OPENERS = (*_THINK, *_THINK_END, *_CALLS, *_HARMONY)
+_MARKS = (
+    *(
+        "<|open|>response<|sep|>",
+        "<|close|>response<|sep|>",
+        "<|end_of_msg|>",
+        "<|START_RESPONSE|>",
+        "<|END_RESPONSE|>",
+    ),
+    *("<|START_TEXT|>", "<|END_TEXT|>"),
+)
+"""Marks around text, of Kimi K3 and Command A: they are removed."""
+_OPENERS = (*_THINK, *_THINK_END, *CALL_TAGS, *_HARMONY, *_MARKS)
 _HARMONY_ENDS = ("<|end|>", "<|return|>", "<|call|>", "<|start|>", "<|channel|>")
 _HARMONY_MESSAGE = "<|message|>"
 _MAX_HEADER = 300
-_MAX_VIABLE_CHECK = 200
+_MAX_VIABLE_CHECK = 1000  # characters
 _MAX_CLOSER = 30
-_MAX_ARGUMENTS = 2000  # characters that contain the name of a parameter
-
 _TAG_START = lazy_re(r"[<\[◁]")
-_WRAPPER = lazy_re(r"\s*</?(?:[\w-]+:)?(tool_calls?|function_calls)>|\s+")
-_FUNCTION = lazy_re(r"<function=[\"']?([\w.:/-]+)[\"']?\s*>")
-_INVOKE = lazy_re(r"<(?:\w+:)?invoke name=[\"']([\w.:/-]+)[\"'][^>]*>")
-_PARAMETER = lazy_re(
-    r"\s*<(?:\w+:)?parameter(?:=[\"']?|\s+name=[\"'])([^>\"']+)[\"']?[^>]*>(.*?)</(?:\w+:)?parameter>"
-    r"(?=\s*(?:<(?:\w+:)?parameter[=\s]|</function>|</(?:\w+:)?invoke>))",
-    re.DOTALL,
-)
-_FUNCTION_END = lazy_re(r"\s*(?:</function>|</(?:\w+:)?invoke>)")
-_NAMED_CALL = lazy_re(r"([\w.:-]+)\s*(?=<arg_key>|</tool_call>)")
-_NAMED_ARGUMENT = lazy_re(
-    r"\s*<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>(?=\s*(?:<arg_key>|</tool_call>))", re.DOTALL
-)
-_CLOSER = lazy_re(r"</(?:(?:[\w-]+:)?(?:tool_calls?|function_calls|invoke)|function)>")
-_VIABLE_START = lazy_re(r"[{\[]|[\w.:-]+\s*(?:<|$)")
-_NATIVE = lazy_re(
-    r"^[ \t]*(?:<[|｜][^<>\n]{0,40}(?:tool|function|action|python|dsml)[^<>\n]{0,40}>|<seed:tool_call>|\[TOOL_CALLS\])",
-    re.MULTILINE | re.IGNORECASE,
-)
-"""The start of calls in special tokens, as most models write them: reported, not read."""
-_OPENER = lazy_re(
-    r"(?<![`\"'])(?:<[^\s<>`]{0,40}(?:tool|func|call|action|invoke|python)|\[[A-Z_]*TOOL[A-Z_]*\]|functools\[|^>>>(?=\w)|^Action:"
-    r"|\bcall:(?=\w)|\bto=(?=functions\.))",
-    re.MULTILINE | re.IGNORECASE,
-)
-"""What may start a call; the name of a tool follows."""
-_NAME = lazy_re(r"[\w-]+(?:\.[\w-]+)*(?=[\"'({\[<:,|｜>=]|\s*\{|[ \t]*\n| \w+ ?\{)")
-_MAX_BEFORE_NAME = 120
-_PROSE = lazy_re(r"[^\W\d_]{2,} [^\W\d_]{2,} ")
-_FENCE = lazy_re(r"```")
-_FENCED = lazy_re(r"```\w*\n(.*?)\n?```", re.DOTALL)
-_JSON_CALL = lazy_re(
-    r"[\s\[]*(?:\{\s*\"tool_calls\"\s*:\s*\[\s*)?\{[^{}]{0,200}\"(?:name|tool|tool_name|function)\"\s*:\s*\"(?:functions\.)?([\w.-]+)\""
-    r"\s*,[^{}]{0,200}\"(?:arguments|parameters|args|input)\"\s*:\s*\"?\{\s*(?:\\?\"([^\"\\]*)|\})"
-)
-_PYTHON_CALL = lazy_re(r"(?:\[|```tool_code\n(?:print\()?)([\w.-]+)\((?:\w+=|\))")
-_ARGUMENTS_START = lazy_re(r"\w\(|\{|=\S")
-_OTHER_ARGUMENTS = lazy_re(r"\s*\(\s*[\"')]|[^\w{]{0,10}(?:\w+\W{1,5})?\{\s*\}")
-"""Arguments without a name, or none."""
 _RECIPIENT = lazy_re(r"\bto=(?:functions\.)?([\w.:-]+)")
 _CHANNEL = lazy_re(r"<\|channel\|>\s*(\w+)")
 
@@ -108,6 +78,7 @@ class MarkupText(TextAndThinking):
         "_calls",
         "_has_reasoning",
         "_header",
+        "_held",
         "_markup",
         "_mode",
         "_pending",
@@ -128,19 +99,23 @@ class MarkupText(TextAndThinking):
         self._think_end: tuple[str, ...] = _SAME_END
         self._markup: list[str] = []  # markup of calls, since its first tag
         self._tail: str | None = None  # text after the last closing tag of a call
+        self._held = 0  # characters of the calls
         self._header = ""
         self._calls: list[tuple[str, str, str]] = []  # harmony calls: name, arguments, markup
         self._has_reasoning = any(isinstance(block, ThinkingBlock) for block in content)
 
     def add_text(self, text: str, out: list[StreamEvent]) -> None:
         """Add text as received."""
-        if self._mode == "text" and not self._pending and self._written and "<" not in text:
+        if self._mode == "text" and not self._pending and self._written and "<" not in text and "[" not in text:
             self._write(text, out)
         elif self._mode == "calls":
             self._add_markup(text, out)
         else:
             self._pending += text
             self._scan(out)
+        self._held = self._held + len(text) if self._markup or self._calls else 0
+        if self._held > MAX_CONTENT_SIZE:
+            self._flush(out)  # Too long for any response.
 
     def add_thinking(self, thought: str, out: list[StreamEvent]) -> None:
         """Add reasoning that the server separated from the text."""
@@ -170,11 +145,13 @@ class MarkupText(TextAndThinking):
         markup = "".join([*[markup for _, _, markup in self._calls], *self._markup])
         if markup and is_complete and tools:
             if self._calls:
-                calls = [] if self._markup else _parse_harmony_calls(self._calls, by_name)
+                calls = [] if self._markup else parse_harmony_calls(self._calls, by_name)
             else:
                 calls = parse_calls(markup, by_name)
             written = "".join(self._written)
-            self.is_unparsed = not calls and (not written or written.endswith("\n"))
+            is_list = not self._calls and markup.startswith(SPECIAL_TOKENS)  # A list of special tokens is no call.
+            is_line = not is_list and (not written or written.endswith("\n"))
+            self.is_unparsed = not calls and (is_line or has_invalid_call(markup))
         if calls:
             self._calls.clear()
             self._markup.clear()
@@ -239,9 +216,11 @@ class MarkupText(TextAndThinking):
     def _open(self, tag: str, written: str, rest: str, out: list[StreamEvent]) -> bool:
         """Handle a tag in the text; return False if it is text."""
         is_first = not written.strip()
-        if tag in _CALLS:
+        if tag in CALL_TAGS:
             self._mode, self._pending = "calls", ""
             self._add_markup(tag + rest, out)
+        elif tag in _MARKS:
+            self._pending = rest
         elif tag in _THINK_END:
             if not is_first and (self._has_reasoning or rest[:1] in ("`", '"', "'")):
                 return False
@@ -332,15 +311,16 @@ class MarkupText(TextAndThinking):
     def _add_markup(self, text: str, out: list[StreamEvent]) -> None:
         """Collect the markup of calls; what turns out to be prose becomes text."""
         self._markup.append(text)
-        if len(self._markup) <= _MAX_VIABLE_CHECK and not _is_viable(
-            start := "".join(self._markup[:_MAX_VIABLE_CHECK])
-        ):
-            self._release(start, out)
-            return
+        if self._held < _MAX_VIABLE_CHECK:
+            start = "".join(self._markup)
+            if not is_viable(start[:_MAX_VIABLE_CHECK]):
+                first = next(tag for tag in CALL_TAGS if start.startswith(tag))
+                self._release(first, start[len(first) :], out)
+                return
         before = "".join(self._markup[-_MAX_CLOSER - 1 : -1])[-_MAX_CLOSER:]
         tails = [] if self._tail is None else [self._tail + text]
         self._tail = None
-        ends = [closer.end() for closer in _CLOSER.finditer(before + text)]
+        ends = [closer.end() for closer in CALL_CLOSER.finditer(before + text)]
         tails += [(before + text)[end:] for end in ends if end > len(before)]
         for tail in tails:
             next_text = tail.lstrip()
@@ -348,18 +328,18 @@ class MarkupText(TextAndThinking):
                 self._tail = tail
             elif not next_text.startswith("<"):
                 markup = "".join(self._markup)
-                if parse_calls(markup[: len(markup) - len(tail)], None):
-                    self._release(markup, out)  # Calls that prose follows are an example.
+                example = markup[: len(markup) - len(tail)]
+                if parse_calls(example, None):  # Calls that prose follows.
+                    self._release(example, tail, out)
                     return
 
-    def _release(self, markup: str, out: list[StreamEvent]) -> None:
-        """Continue with the markup as text; tags after its first one may still be markup."""
+    def _release(self, text: str, rest: str, out: list[StreamEvent]) -> None:
+        """Continue with collected markup that is text; the rest may contain markup."""
         self._markup.clear()
         self._tail = None
         self._mode = "text"
-        first = next(tag for tag in _CALLS if markup.startswith(tag))
-        self._write(first, out)
-        self._pending = markup[len(first) :]
+        self._write(text, out)
+        self._pending = rest
         self._scan(out)
 
     def _split(self, tags: Sequence[str], is_end: bool) -> tuple[str, str]:
@@ -378,211 +358,3 @@ class MarkupText(TextAndThinking):
                 return pending[:at], ""
         self._pending = ""
         return pending, ""
-
-
-def has_unread_calls(text: str, tools: Sequence[ToolDefinition]) -> bool:
-    """Return True if a text contains calls in the format of a model, outside of code blocks.
-
-    These are special tokens at the start of a line, or a text that ends with the markup of a call of a tool, or that is nothing but
-    such a call in JSON or Python.
-
-    Args:
-        text: The text.
-        tools: The tools of the request.
-    """
-    text = text.strip()
-    fences = [found.start() for found in _FENCE.finditer(text)]
-    native = _NATIVE.search(text)
-    if native is not None and not _is_between(fences, native.start()):
-        if _ARGUMENTS_START.search(text, native.end(), native.end() + _MAX_HEADER):
-            return True
-    if not text.endswith(CALL_ENDS):
-        return False
-    by_name = {tool.name: tool for tool in tools if tool.name in text}
-    if not by_name:
-        return False
-    fenced = _FENCED.fullmatch(text)
-    whole = fenced[1] if fenced is not None else text
-    call = _JSON_CALL.match(whole)
-    if call is not None and call[1] in by_name:  # A definition of a tool has other keys in the same place.
-        return call[2] is None or call[2] in (_parameters(by_name[call[1]]) or (call[2],))
-    call = _PYTHON_CALL.match(text)
-    if call is not None and call[1] in by_name:
-        return _has_arguments(text, call.end(1), by_name[call[1]])
-    if text.endswith(tuple(f"</{name}>" for name in by_name)):
-        name = text[text.rindex("</") + 2 : -1]
-        start = text.rfind(f"<{name}>")
-        is_first = start == 0 or text[start - 1] == "\n" and not _is_between(fences, start)
-        return is_first and _has_arguments(text, start + len(name) + 2, by_name[name])
-    return any(
-        not _is_between(fences, opener.start()) and _starts_call(text, opener.start(), by_name)
-        for opener in _OPENER.finditer(text)
-    )
-
-
-def _is_between(fences: Sequence[int], at: int) -> bool:
-    return bisect_left(fences, at) % 2 == 1
-
-
-def _starts_call(text: str, at: int, tools: Mapping[str, ToolDefinition]) -> bool:
-    """Return True if the name of a tool follows, then its arguments, and no prose comes before."""
-    before = text[at : at + _MAX_BEFORE_NAME]
-    for found in _NAME.finditer(before):
-        tool = tools.get(found[0]) or tools.get(found[0].removeprefix("functions."))
-        if tool is not None:
-            before = before[: found.start()]
-            is_call = "`" not in before and _PROSE.search(before) is None
-            return is_call and _has_arguments(text, at + found.end(), tool)
-    return False
-
-
-def _has_arguments(text: str, at: int, tool: ToolDefinition) -> bool:
-    """Return True if the text after the name of a tool may be its arguments."""
-    names = _parameters(tool)
-    if not names or _OTHER_ARGUMENTS.match(text, at) is not None:
-        return True
-    rest = text[at : at + _MAX_ARGUMENTS]
-    return re.search(rf"\b(?:{'|'.join(map(re.escape, names))})[\"'\\]*\s*[:=<>]", rest) is not None
-
-
-def _parameters(tool: ToolDefinition) -> Sequence[str]:
-    return tuple(as_dict(tool.input_schema.get("properties")) or ())
-
-
-def _is_viable(markup: str) -> bool:
-    """Return True if the start of markup can become a call."""
-    rest = markup
-    for tag in _CALLS:
-        if tag.endswith(">") and rest.startswith(tag):
-            rest = rest[len(tag) :].lstrip()
-            break
-    if not rest or rest.startswith("<"):
-        inner = (*_CALLS, "</")
-        return not rest or any(rest.startswith(tag) or tag.startswith(rest) for tag in inner)
-    return _VIABLE_START.match(rest) is not None
-
-
-def parse_calls(markup: str, tools: Mapping[str, ToolDefinition] | None) -> list[ParsedCall] | None:
-    """Return the calls of a text that contains only markup of calls; ``None`` for any other text.
-
-    Args:
-        markup: The text.
-        tools: The tools by name, which must exist; ``None`` accepts any name.
-    """
-    calls: list[ParsedCall] = []
-    at, wrapper = 0, ""
-    while at < len(markup):
-        space = _WRAPPER.match(markup, at)
-        if space is not None:
-            wrapper = space[0].strip() or wrapper
-            at = space.end()
-            continue
-        found = _parse_call(markup, at, wrapper, tools)
-        if found is None:
-            return None
-        more, at = found
-        calls += more
-    names = {name for name, _ in calls}
-    return calls if calls and (tools is None or names <= tools.keys()) else None
-
-
-def _parse_call(
-    text: str, at: int, wrapper: str, tools: Mapping[str, ToolDefinition] | None
-) -> tuple[list[ParsedCall], int] | None:
-    """Return the calls at a position, and the position after them."""
-    opening = _FUNCTION.match(text, at) or _INVOKE.match(text, at)
-    if opening is not None:
-        return _parse_function(text, opening, tools)
-    if not wrapper.startswith("<tool_call"):
-        return None
-    if text[at] in "{[":
-        return _parse_json(text, at, tools)
-    named = _NAMED_CALL.match(text, at)
-    if named is None:
-        return None
-    values: dict[str, str] = {}
-    at = named.end()
-    while (argument := _NAMED_ARGUMENT.match(text, at)) is not None:
-        values[argument[1].strip()] = argument[2]
-        at = argument.end()
-    name = _known_name(named[1], tools)
-    return [(name, _convert(values, name, tools))], at
-
-
-def _parse_function(
-    text: str, opening: re.Match[str], tools: Mapping[str, ToolDefinition] | None
-) -> tuple[list[ParsedCall], int] | None:
-    name, at = _known_name(opening[1], tools), opening.end()
-    arguments: dict[str, Any] = {}
-    values: dict[str, str] = {}
-    while (parameter := _PARAMETER.match(text, at)) is not None:
-        values[parameter[1].strip()] = parameter[2]
-        at = parameter.end()
-    if not values and text[at:].lstrip()[:1] == "{":
-        found = _decode_json(text, len(text) - len(text[at:].lstrip()))
-        if found is None or not isinstance(found[0], dict):
-            return None
-        arguments, at = cast("dict[str, Any]", found[0]), found[1]
-    end = _FUNCTION_END.match(text, at)
-    return None if end is None else ([(name, arguments or _convert(values, name, tools))], end.end())
-
-
-def _parse_json(text: str, at: int, tools: Mapping[str, ToolDefinition] | None) -> tuple[list[ParsedCall], int] | None:
-    found = _decode_json(text, at)
-    if found is None:
-        return None
-    calls: list[ParsedCall] = []
-    for call in as_list(found[0]) or [found[0]]:
-        fields = as_dict(call) or {}
-        fields = as_dict(fields.get("function")) or fields
-        name = fields.get("name")
-        arguments = fields.get("arguments", fields.get("parameters", {}))
-        if isinstance(arguments, str):
-            decoded = _decode_json(arguments, 0)
-            arguments = decoded[0] if decoded is not None else None
-        if not isinstance(name, str) or not isinstance(arguments, dict):
-            return None
-        calls.append((_known_name(name, tools), cast("dict[str, Any]", arguments)))
-    return calls, found[1]
-
-
-def _parse_harmony_calls(
-    calls: Sequence[tuple[str, str, str]], tools: Mapping[str, ToolDefinition]
-) -> list[ParsedCall] | None:
-    parsed: list[ParsedCall] = []
-    for name, text, _ in calls:
-        found = _decode_json(text.strip() or "{}", 0)
-        if found is None or not isinstance(found[0], dict) or found[1] < len(text.strip()) or name not in tools:
-            return None
-        parsed.append((name, cast("dict[str, Any]", found[0])))
-    return parsed
-
-
-def _decode_json(text: str, at: int) -> tuple[Any, int] | None:
-    try:
-        return json.JSONDecoder(strict=False).raw_decode(text, at)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _known_name(name: str, tools: Mapping[str, ToolDefinition] | None) -> str:
-    short = name.removeprefix("functions.")
-    return short if tools is not None and name not in tools and short in tools else name
-
-
-def _convert(values: Mapping[str, str], name: str, tools: Mapping[str, ToolDefinition] | None) -> dict[str, Any]:
-    """Return arguments that arrived as text with the types of the tool's schema."""
-    tool = tools.get(name) if tools is not None else None
-    properties = (as_dict(tool.input_schema.get("properties")) if tool is not None else None) or {}
-    return {key: _convert_value(value, as_dict(properties.get(key)) or {}) for key, value in values.items()}
-
-
-def _convert_value(value: str, schema: Mapping[str, Any]) -> Any:
-    value = value.removeprefix("\n").removesuffix("\n")
-    kinds = as_list(schema.get("type")) or [schema.get("type")]
-    kinds += [inner.get("type") for inner in (*as_dicts(schema.get("anyOf")), *as_dicts(schema.get("oneOf")))]
-    known = [kind for kind in kinds if isinstance(kind, str)]
-    if not known or "string" in known:
-        return value
-    found = _decode_json(value.strip(), 0)
-    return value if found is None or found[1] < len(value.strip()) else found[0]

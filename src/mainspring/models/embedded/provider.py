@@ -36,10 +36,7 @@ _REPEAT_PENALTY = 1.1
 """What Qwen recommends for these models. Without it, a model of this size repeats a long list until its output limit."""
 _LIMITS = Timeouts(connect=10.0, first_byte=None, idle=None)
 _DIALECT = ChatCapabilities(max_tokens_field="max_tokens")
-_NOTICE = (
-    "a small local model for trying Mainspring out. Expect mistakes. For real work, use another model: "
-    "export OPENAI_API_KEY=... and run mainspring --model openai:MODEL"
-)
+_NOTICE = "a small local model for trying Mainspring out. Expect mistakes."
 
 
 class EmbeddedModel(ModelBase):

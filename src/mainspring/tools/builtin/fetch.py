@@ -138,18 +138,11 @@ def _report(arguments: Mapping[str, Any], answer: HttpResponse, title: str, text
             "truncated": answer.cut or offset > 0 or offset + len(part) < len(text),
         },
         is_error=is_error,
-        code=None
-        if not is_error
-        else ToolErrorCode.NOT_FOUND
-        if answer.status in (404, 410)
-        else _error_code(answer.status),
+        code=_ERROR_CODES.get(answer.status, ToolErrorCode.IO_ERROR) if is_error else None,
     )
 
 
-def _error_code(status: int) -> ToolErrorCode:
-    if status == 429:
-        return ToolErrorCode.RATE_LIMITED
-    return ToolErrorCode.PERMISSION_DENIED if status in (401, 403) else ToolErrorCode.IO_ERROR
+_ERROR_CODES = {404: ToolErrorCode.NOT_FOUND, 410: ToolErrorCode.NOT_FOUND, 429: ToolErrorCode.RATE_LIMITED}
 
 
 def _failure(code: ToolErrorCode, text: str) -> ToolResult:

@@ -10,7 +10,14 @@ from typing import Any
 from msgspec import Struct
 
 from mainspring.env import FileStat, RealPath, explain
-from mainspring.env.paths import composed_variants, display_path, is_inside, is_lookalike_name, path_variants
+from mainspring.env.paths import (
+    composed_variants,
+    display_path,
+    is_inside,
+    is_lookalike_name,
+    is_system_refusal,
+    path_variants,
+)
 from mainspring.tools.tool import Access, Scope, ToolContext, ToolErrorCode, ToolResult
 
 _MAX_SUGGESTED = 5
@@ -41,7 +48,7 @@ def os_error_result(what: str, name: str, error: OSError) -> ToolResult:
     code = ToolErrorCode.IO_ERROR
     if isinstance(error, FileNotFoundError):
         code = ToolErrorCode.NOT_FOUND
-    elif isinstance(error, PermissionError):
+    elif isinstance(error, PermissionError) and not is_system_refusal(error):
         code = ToolErrorCode.PERMISSION_DENIED
     return failure(code, f"Cannot {what} {name}: {explain(error)}.")
 

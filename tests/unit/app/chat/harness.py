@@ -12,7 +12,6 @@ from mainspring.app.chat import Chat, ChatOptions
 from mainspring.app.chat.commands import Approve, ChatCommand, CommandReceipt, Prompt, Slash
 from mainspring.app.chat.events import ChatEvent, CommandEnd, is_user_message
 from mainspring.app.run.options import LaunchOptions, WorkspaceOptions
-from mainspring.cancellation import CancelToken
 from mainspring.events import AgentEnd, ApprovalRequest, MessageEnd
 from mainspring.messages import Message
 from mainspring.testing import ScriptedModel
@@ -103,35 +102,3 @@ async def chatting(folder: Path, home: Path, *script: Any, **options: Any) -> As
     )
     async with Chat.open(chat_options) as chat:
         yield Reader(chat, model)
-
-
-class Gate:
-    """Blocks a model until a test opens the gate."""
-
-    def __init__(self) -> None:
-        self.reached_limit = asyncio.Event()
-        self.open = asyncio.Event()
-
-    async def wait(self, signal: CancelToken | None = None) -> None:
-        self.reached_limit.set()
-        await self.open.wait()
-
-
-class WaitingModel(ScriptedModel):
-    """A scripted model that waits at a gate before some of its responses.
-
-    Args:
-        script: The responses.
-        gates: The gate before a response, by the index of the response.
-    """
-
-    def __init__(self, *script: Any, gates: dict[int, Gate], **options: Any) -> None:
-        super().__init__(*script, **options)
-        self.gates = gates
-
-    async def stream(self, request: Any) -> AsyncGenerator[Any]:
-        gate = self.gates.get(len(self.requests))
-        if gate is not None:
-            await gate.wait()
-        async for event in super().stream(request):
-            yield event

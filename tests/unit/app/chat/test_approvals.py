@@ -512,7 +512,7 @@ async def test_accept_edits_allows_project_edits_and_nothing_else(folder: Path, 
         *("once", "session", "edits", "always", "edit", "deny", "never"),
     ]
     assert "accept_edits" in modes
-    assert after == "build"
+    assert after == "default"
     assert (folder / "b.txt").exists()
     assert (folder / "c.txt").exists()
     assert (folder / "d.txt").exists()
@@ -550,7 +550,7 @@ async def test_modes_can_change_and_a_resumed_session_starts_in_the_default_mode
         mode = again.chat.status.mode
         await again.run("go", Approve("", "deny"))
 
-    assert mode == "build"
+    assert mode == "default"
     assert len(again.of(ApprovalRequest)) == 1
     assert (folder / "b.txt").read_text(encoding="utf-8") == "new\n"
 

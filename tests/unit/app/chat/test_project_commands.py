@@ -1,7 +1,5 @@
 """``/init``, ``/diff``, and ``/review``."""
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,16 +10,8 @@ from mainspring.app.chat.events import ReplayEnd, SessionChange
 from mainspring.app.workspace.git_changes import parse_git_diff
 from mainspring.events import AgentEnd, MessageEnd
 from mainspring.messages import Message, TextBlock
+from tests.helpers.git import git
 from tests.unit.app.chat.harness import Reader, chatting
-
-
-def git(folder: Path, *arguments: str) -> str:
-    environ = {"PATH": os.environ["PATH"], "HOME": str(folder.parent), "GIT_CONFIG_NOSYSTEM": "1"}
-    identity = ("-c", "user.name=A", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main")
-    done = subprocess.run(
-        ["git", *identity, *arguments], cwd=folder, env=environ, check=True, capture_output=True, encoding="utf-8"
-    )
-    return done.stdout.strip()
 
 
 @pytest.fixture

@@ -35,8 +35,9 @@ from mainspring.events import (
 from mainspring.messages import Cost, ImageBlock, Usage
 from mainspring.models import ModelInfo
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
+from tests.helpers.waiting_model import Gate, WaitingModel
 from tests.unit.app.chat import event_builders as make
-from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
+from tests.unit.app.chat.harness import chatting
 
 YES = Approve("", "once")
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring.app.chat.command_results import Changes, Clipboard, Picker, Table, Text
 from mainspring.app.chat.commands import (
@@ -39,9 +40,11 @@ from mainspring.events import (
     ToolExecutionStart,
 )
 from mainspring.messages import Usage
-from mainspring.testing import Reply, ScriptedCall
+from mainspring.models import ModelInfo
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
+from tests.helpers.waiting_model import Gate, WaitingModel
 from tests.unit.app.chat import event_builders as make
-from tests.unit.app.chat.harness import Gate, Reader, WaitingModel, chatting
+from tests.unit.app.chat.harness import Reader, chatting
 
 YES = Approve("", "once")
 
@@ -261,6 +264,32 @@ async def test_rewind_can_restore_files_or_conversation_alone(folder: Path, home
     assert remaining == 1
 
 
+async def test_rewind_names_the_background_commands_that_still_run(folder: Path, home: Path) -> None:
+    """Of the removed turns: those of earlier turns belong to the conversation."""
+
+    def start(seconds: int) -> ScriptedCall:
+        return ScriptedCall("shell", {"command": f"sleep {seconds}", "background": True})
+
+    async with chatting(folder, home, start(60), "done", start(61), "done", start(62), "done") as chat:
+        for prompt in ("first", "second", "third"):
+            await chat.run(prompt, YES)
+        await chat.slash("/jobs kill job3")
+        preview = await chat.slash("/rewind 2 preview")
+        done = await chat.slash("/rewind 2")
+        listed = await chat.slash("/jobs")
+        undone = await chat.slash("/rewind undo")
+
+    note = "Still running: 1 background command (sleep 61). To stop: /jobs kill job2."
+    assert isinstance(preview.shown, Changes)
+    assert isinstance(done.shown, Changes)
+    assert isinstance(listed.shown, Table)
+    assert isinstance(undone.shown, Changes)
+    assert preview.shown.text.endswith(f". {note}")
+    assert done.shown.text.endswith(f"Undo with /rewind undo. {note}")
+    assert [row[1].split()[0] for row in listed.shown.rows] == ["running", "running", "killed"]
+    assert "Still running" not in undone.shown.text
+
+
 async def rewind_choices(chat: Reader) -> list[str]:
     picker = await chat.slash("/rewind")
     assert isinstance(picker.shown, Picker)
@@ -279,6 +308,7 @@ async def test_rewind_skips_a_file_changed_by_another_program(folder: Path, home
 
     assert rejected.error == ""
     assert "Nothing was rewound" in done.error
+    assert "use /rewind 1 force" in done.error
     assert file_text == "mine"
     assert forced.error == ""
     assert not (folder / "b.txt").exists()
@@ -375,3 +405,20 @@ async def test_earlier_prompt_can_be_edited_and_nothing_is_lost(folder: Path, ho
     assert isinstance(tree.shown, Picker)
     labels = [choice.label for choice in tree.shown.choices]
     assert {"user: write one", "user: then two", "user: something else"} <= set(labels)
+
+
+class NoticedModel(ScriptedModel):
+    """A model with a notice for the user."""
+
+    @property
+    def info(self) -> ModelInfo:
+        return replace(super().info, notice="It is for trying out.")
+
+
+async def test_notice_about_the_model_follows_the_start_of_the_session(tmp_path: Path, home: Path) -> None:
+    async with chatting(tmp_path, home, NoticedModel("x")) as chat:
+        notice = await chat.until(Notice, lambda each: "It is for trying out." in each.text)
+    assert [type(event) for event in chat.seen][0] is SessionChange
+    assert notice.text.startswith("Using scripted:")
+    assert "/model" in notice.text
+    assert "--" not in notice.text

@@ -21,7 +21,8 @@ from mainspring.messages import Cost, Message, TextBlock, Usage
 from mainspring.models import ModelInfo, ModelRequest
 from mainspring.testing import Reply
 from mainspring.testing.scripted_model import ScriptedModel
-from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
+from tests.helpers.waiting_model import Gate, WaitingModel
+from tests.unit.app.chat.harness import chatting
 
 RAW = Path(__file__).parents[2] / "mcp" / "raw_server.py"
 ALL = (
@@ -106,7 +107,7 @@ async def test_note_in_an_untrusted_folder_says_when_it_is_read(folder: Path, ho
 
     assert isinstance(noted, Text)
     assert isinstance(again, Text)
-    assert noted.text.endswith("The agent reads it once you trust this folder: /trust yes")
+    assert noted.text.endswith("The agent reads it once you trust this folder with /trust yes.")
     assert "/trust yes" not in again.text
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring.app.chat import parse_line
-from mainspring.app.chat.command_results import Table, Text
+from mainspring.app.chat.command_results import Fields, Picker, Table, Text
 from mainspring.app.chat.commands import (
     Abort,
     Answer,
@@ -52,8 +52,9 @@ from mainspring.events import (
 from mainspring.messages import Cost, Usage
 from mainspring.models import ModelInfo, ModelRequest
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
+from tests.helpers.waiting_model import Gate, WaitingModel
 from tests.unit.app.chat import event_builders as make
-from tests.unit.app.chat.harness import Gate, Reader, WaitingModel, chatting
+from tests.unit.app.chat.harness import Reader, chatting
 
 YES = Approve("", "once")
 
@@ -163,7 +164,7 @@ async def test_plan_mode_writes_only_the_plan_file(folder: Path, home: Path) -> 
     assert len(planned.denied) == 1
     assert (approvals_in_plan, written_in_plan) == (0, False)
     assert plan.read_text(encoding="utf-8").startswith("# The plan")
-    assert (done.status, mode) == ("completed", "build")
+    assert (done.status, mode) == ("completed", "default")
     assert (folder / "b.txt").exists()
     assert "Carry out this plan" in chat.users()[-1].message.text
 
@@ -181,8 +182,25 @@ async def test_approved_plan_ends_plan_mode(folder: Path, home: Path) -> None:
 
     assert (request.kind, request.text) == ("plan", "1. Write b.txt")
     assert chat.of(StatusChange)[0].status.mode == "plan"
-    assert chat.of(StatusChange)[-1].status.mode == "build"
+    assert chat.of(StatusChange)[-1].status.mode == "default"
     assert (folder / "b.txt").exists()
+
+
+async def test_default_mode_has_one_name_and_its_former_name_is_accepted(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, "A plan.", ask={"plan": True}) as chat:
+        await chat.run("go")
+        notices = [event.text for event in chat.of(Notice)]
+        done = await chat.slash("/mode build")
+        picker = await chat.slash("/mode")
+        unknown = await chat.slash("/mode nothing")
+
+    assert [text for text in notices if text.startswith("Saved the plan to ")][0].endswith(
+        "Execute it with /mode execute."
+    )
+    assert done.shown == Fields((("mode", "default"), ("effect", "Ask before changing anything")))
+    assert isinstance(picker.shown, Picker)
+    assert [choice.label for choice in picker.shown.choices if choice.current] == ["default"]
+    assert unknown.error == "Unknown mode: nothing. Use default, accept_edits, plan, or execute."
 
 
 @pytest.mark.covers("BYD-05")

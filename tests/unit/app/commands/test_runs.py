@@ -81,12 +81,12 @@ def test_retry_queues_a_cancelled_run_again(runs: Runs) -> None:
     ("arguments", "why"),
     [
         (["prune"], "runs prune requires --older-than AGE"),
-        (["prune", "one", "--older-than", "1d"], "runs prune takes no arguments"),
+        (["prune", "one", "--older-than", "1d"], "Unexpected argument of `mainspring runs prune`: one"),
         (["prune", "--older-than", "30"], "must be a number with the unit s, m, h, d, or w"),
         (["prune", "--older-than", "-1d"], "older-than"),
         (["prune", "--older-than", "1d", "--state", "running"], "invalid choice"),
         (["delete"], "runs delete requires at least one ID."),
-        (["cancel"], "runs cancel takes an ID"),
+        (["cancel"], "runs cancel requires an ID"),
     ],
 )
 def test_usage_errors_change_nothing(runs: Runs, arguments: list[str], why: str) -> None:

@@ -1,7 +1,6 @@
 """``mainspring skills`` in this process."""
 
 import json
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 
 from mainspring.app.cli.main import main
 from mainspring.skills.discovery import BUNDLED_FOLDER
+from tests.helpers.git import git
 
 
 @dataclass
@@ -57,21 +57,6 @@ def write_skill(folder: Path, name: str = "", more: str = "", body: str = "Do it
     )
     (folder / "SKILL.md").write_text(text, encoding="utf-8")
     return folder
-
-
-def git(folder: Path, *arguments: str) -> str:
-    me = (
-        "-c",
-        "user.name=A",
-        "-c",
-        "user.email=a@example.org",
-        "-c",
-        "init.defaultBranch=main",
-        "-c",
-        "commit.gpgsign=false",
-    )
-    done = subprocess.run(["git", *me, *arguments], cwd=folder, check=True, capture_output=True, encoding="utf-8")
-    return done.stdout.strip()
 
 
 def list_names(command: Command) -> dict[str, str]:

@@ -208,21 +208,28 @@ async def test_small_model_gets_allowed_servers_and_a_hint_about_others(
     servers = {name: {"command": "serve"} for name in ("mine", "other")}
     (home / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     events: list[Event] = []
+    notices: list[str] = []
 
     async def open_plugins(*allowed: str, **more: Any) -> list[Any]:
         events.clear()
         given = make_options(tmp_path, rules=PermissionFlags(allow=allowed), **more)
         conversation = await open_conversation(given, events.append, environ, ClientServices(model=SmallModel("x")))
         await conversation.aclose()
+        notices[:] = [conversation.model_notice("command"), conversation.model_notice("chat")]
         return [p for p in conversation.agent.plugs if isinstance(p, (McpPlug, SkillsPlug))]
 
     assert await open_plugins() == []
-    assert "--allow mcp__mine --allow mcp__other" in str(events)
+    assert notices[0] == "It gets only tools that read files. Allow others with --allow write_file --allow shell."
+    assert "/permissions allow write_file or shell" in notices[1]
+    assert "--" not in notices[1]
+    assert "allow mcp__mine` or `mainspring permissions allow mcp__other`" in str(events)
     mcp, skills = sorted(await open_plugins("mcp__mine", "skills_activate"), key=lambda p: type(p).__name__)
     assert isinstance(mcp, McpPlug)
     assert isinstance(skills, SkillsPlug)
     assert [s.name for s in mcp.servers] == ["mine"]
-    assert "--allow mcp__other" in str(events)
+    assert "`mainspring permissions allow mcp__other`" in str(events)
+    await open_plugins("write_file", "shell")
+    assert notices == ["", ""]
     assert await open_plugins("mcp__mine", tools=("read_file",)) == [], "--tools selects exactly these tools"
 
 
@@ -385,3 +392,21 @@ async def test_remember_is_offered_without_a_user_and_needs_a_rule(
     assert result.is_error == (not rule), result.text
     assert (home / ".agent" / "MEMORY.md").exists() == bool(rule)
     assert not [n for n in notices if isinstance(n, Notice) and "matches no tool" in n.text]
+
+
+async def test_messages_that_could_not_be_saved_are_reported_when_the_conversation_ends(
+    tmp_path: Path, home: Path, environ: dict[str, str]
+) -> None:
+    (home / ".agent").mkdir(exist_ok=True)
+    (home / ".agent" / "sessions").write_text("")
+    events: list[Event] = []
+    client = ClientServices(model=ScriptedModel("yes"))
+    conversation = await open_conversation(make_options(tmp_path), events.append, environ, client)
+    await conversation.agent.run("go")
+
+    await conversation.aclose(events.append)
+
+    assert conversation.session is not None
+    assert [str(event.text) for event in events if isinstance(event, Notice)][-1] == (
+        f"5 entries of session {conversation.session.id} could not be saved: they are missing when you resume it"
+    )

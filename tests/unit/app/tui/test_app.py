@@ -602,7 +602,7 @@ async def test_failed_send_ends_the_app_with_its_error(tmp_path: Path) -> None:
 
 async def test_mode_key_cycles_and_rewind_restores_the_draft(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
-        modes: tuple[AgentMode, ...] = ("build", "accept_edits", "plan")
+        modes: tuple[AgentMode, ...] = ("default", "accept_edits", "plan")
         for before, after in zip(modes, (*modes[1:], modes[0]), strict=True):
             status = msgspec.structs.replace(tui.chat.status, mode=before)
             tui.chat.publish(chat_events.StatusChange(status))

@@ -1,6 +1,7 @@
 """Workspace commands return data."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from mainspring.app.commands.tools import call_tool, list_tools
 from mainspring.app.compose.conversation import build_behavior
 from mainspring.app.providers.availability import download_model, list_models
 from mainspring.app.run.options import PermissionFlags, WorkspaceOptions
-from mainspring.app.workspace.manage_settings import change_config, describe_settings
+from mainspring.app.run.tool_summaries import TOOL_SUMMARIES
+from mainspring.app.workspace.manage_settings import change_config, describe_settings, find_setting
 from mainspring.app.workspace.saved_sessions import list_saved_sessions
 from mainspring.app.workspace.settings import AppConfig
 from mainspring.cancellation import CancelToken
@@ -39,6 +41,7 @@ def environ(home: Path) -> dict[str, str]:
 
 def test_tools_are_listed_with_their_schemas() -> None:
     found = {tool.name: tool for tool in list_tools()}
+    assert {name: tool.summary for name, tool in found.items()} == TOOL_SUMMARIES
 
     assert set(found) > {
         "read_file",
@@ -118,7 +121,7 @@ async def test_unknown_tool_is_an_error(place: WorkspaceOptions, environ: dict[s
 
 @pytest.mark.covers("CFG-06")
 def test_settings_are_changed_and_described_with_their_origin(place: WorkspaceOptions, environ: dict[str, str]) -> None:
-    file = change_config("providers.openai.apiKey", "sk-secret", environ)
+    file = change_config("providers.openai.apiKey", "sk-secret", environ).file
     change_config("providers.openai.baseUrl", "https://me:hunter2@host/v1", environ)
     change_config("agent.max_tokens", "100", environ)
     change_config("permissions.deny", "shell\nedit(.github/**)", environ)
@@ -132,6 +135,44 @@ def test_settings_are_changed_and_described_with_their_origin(place: WorkspaceOp
     assert (described["model"].value, described["model"].origin) == ("a:b", "environment")
     change_config("agent.maxTokens", None, environ)
     assert "agent.maxTokens" not in {s.key for s in describe_settings(place, environ).settings}
+
+
+def test_value_that_names_nothing_is_saved_with_the_closest_name(
+    place: WorkspaceOptions, environ: dict[str, str]
+) -> None:
+    for key, value, *problems in (
+        ("model", "openai:gpt-5-mini"),
+        ("model", "ollama:anything"),
+        ("model", "gpt5-mini", "Unknown model of openai: gpt5-mini. Did you mean 'gpt-5-mini'?"),
+        ("model", "opneai:gpt-5", "Unknown provider: 'opneai'. Did you mean openai:gpt-5?"),
+        ("model", "embedded:x", "Unknown model of embedded: x. Available: qwen-coder-0.5b"),
+        ("model", "openai:gpt-5-mini"),
+        ("providers.anthropic.model", "claude-sonet-4-5", "Unknown model of anthropic: claude-sonet-4-5. Did you mean"),
+        ("providers.default", "opnai", "Unknown provider: 'opnai'"),
+        ("permissions.deny", "shel(rm *)\nmcp__x\nscope:network", "The deny rule 'shel(rm *)'"),
+        ("permissions.allow", "Bash(git *)", "matches no tool and has no effect. Did you mean 'shell'?"),
+    ):
+        found = change_config(key, value, environ, place=place).problems
+        assert bool(found) == bool(problems), (key, value, found)
+        assert all(any(problem in text for text in found) for problem in problems), (key, value, found)
+    assert [change_config("model", None, environ).changed for _ in range(2)] == [True, False]
+
+
+def test_one_setting_or_section_is_shown(place: WorkspaceOptions, environ: dict[str, str]) -> None:
+    change_config("agent.maxTurns", "7", environ)
+    change_config("model", "openai:gpt-5-mini", environ)
+
+    assert [each.key for each in describe_settings(place, environ, section="agent").settings] == ["agent.maxTurns"]
+    assert find_setting("agent.max_turns", place, environ).value == 7
+    assert find_setting("agent.maxTokens", place, environ).value == 16384
+    assert find_setting("providers.openai.apiKey", place, environ).value is None
+    for key, problem in (
+        ("agent", "is a section"),
+        ("agent.maxTurn", "Did you mean 'agent.maxTurns'?"),
+        ("no", "List all"),
+    ):
+        with pytest.raises(ConfigError, match=re.escape(problem)):
+            find_setting(key, place, environ)
 
 
 def test_defaults_are_those_that_a_run_uses(place: WorkspaceOptions, environ: dict[str, str]) -> None:
@@ -161,7 +202,7 @@ def test_defaults_are_those_that_a_run_uses(place: WorkspaceOptions, environ: di
     ("value", "saved"), [('["usr"]', ["usr"]), ("usr\nfoo\n", ["usr", "foo"]), ("false", False), ("true", True)]
 )
 def test_setting_that_is_a_list_or_a_boolean_is_changed(environ: dict[str, str], value: str, saved: object) -> None:
-    file = change_config("skills.enabled", value, environ)
+    file = change_config("skills.enabled", value, environ).file
 
     assert json.loads(file.read_text())["skills"]["enabled"] == saved
 
@@ -173,7 +214,7 @@ def test_section_of_a_provider_is_changed_as_an_object(
     change_config("providers.azure.model", "m", environ)
     file = change_config(
         "providers.azure", '{"endpoint": "https://x", "deployment": "d", "max_output_tokens": 5}', environ
-    )
+    ).file
 
     section = {"model": "m", "endpoint": "https://x", "deployment": "d", "maxOutputTokens": 5}
     assert json.loads(file.read_text())["providers"]["azure"] == section
@@ -271,6 +312,7 @@ async def test_available_models_are_listed(
     found = {view.spec: view for view in await list_models(place, environ)}
 
     assert "OPENAI_API_KEY" in found["openai:MODEL"].note
+    assert "MAINSPRING_LOCAL_BASE_URL" in found["local:MODEL"].note
     assert {"embedded:qwen-coder-0.5b", "embedded:qwen-coder-1.5b", "embedded:smollm2-135m"} <= set(found)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     found = {view.spec: view for view in await list_models(place, {**environ, "OPENAI_API_KEY": "sk-1"})}
@@ -308,6 +350,7 @@ async def test_hosts_of_configured_models_are_probed(
     assert (found["mine:m2"].context_window, found["mine:m2"].prices) == (5000, (1.0, 2.0, 1.0, 1.0))
     assert (found["dead:x"].state, found["dead:x"].reachable, found["dead:x"].prices) == ("down", False, None)
     assert "Not logged in to codex" in found["codex:MODEL"].note
+    assert found["dead:x"].note == "Nothing answers at http://127.0.0.1:9/v1. Start the server, or change its address."
     assert (quiet["dead:x"].state, quiet["dead:x"].reachable) == ("ready", None)
     assert [request.target for request in server.requests] == ["/v1/models"]
     assert "authorization" not in server.requests[0].headers

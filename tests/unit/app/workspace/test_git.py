@@ -1,7 +1,6 @@
 """Worktrees: created by name, reused, and removed without losing work."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,14 +9,10 @@ from mainspring.app.workspace.git import Worktrees, current_branch
 from mainspring.app.workspace.paths import UserPaths
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
+from tests.helpers.git import git
 from tests.requires import requires
 
 pytestmark = [pytest.mark.covers("BYD-28"), requires(shutil.which("git") is not None, "git")]
-
-
-def git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True, encoding="utf-8")
-    return done.stdout.strip()
 
 
 @pytest.fixture

@@ -387,7 +387,7 @@ def test_saving_creates_a_private_file(home: Path, project: Path) -> None:
 def test_project_settings_cannot_contain_an_api_key(key: str, project: Path, home: Path) -> None:
     place = WorkspaceOptions(cwd=str(project))
     change_config("agent.maxTurns", "3", place=place, project=True)
-    file = change_config("permissions.deny", '["shell(rm *)"]', place=place, project=True)
+    file = change_config("permissions.deny", '["shell(rm *)"]', place=place, project=True).file
 
     with pytest.raises(ConfigError, match="is not allowed in a project's settings"):
         change_config(key, "sk-1", place=place, project=True)

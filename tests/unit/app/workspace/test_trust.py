@@ -262,6 +262,19 @@ def test_trust_can_be_added_and_removed(project: Path, environ: dict[str, str]) 
     assert untrust_folder(None, place, environ) == (project, False)
 
 
+def test_trust_file_that_is_a_link_stays_one(project: Path, environ: dict[str, str], tmp_path: Path) -> None:
+    elsewhere = tmp_path / "dotfiles" / "trust.json"
+    elsewhere.parent.mkdir()
+    elsewhere.write_text("{}", encoding="utf-8")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "trust.json").symlink_to(elsewhere)
+
+    trust_folder(None, WorkspaceOptions(cwd=str(project)), environ)
+
+    assert (tmp_path / "home" / "trust.json").is_symlink()
+    assert str(project) in elsewhere.read_text(encoding="utf-8")
+
+
 def test_broken_trust_file_is_an_error(project: Path, environ: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "trust.json").write_text('{"folders": "all"}', encoding="utf-8")
@@ -297,7 +310,8 @@ async def test_memory_can_be_added_and_listed(project: Path, environ: dict[str, 
     message = await add_memory("The API is in src", place, environ=environ)
 
     user, project_file = list_memory_files(place, environ)
-    assert message == f"Remembered in {project}/.agent/MEMORY.md, under Context."
+    stored = f"Remembered in {project}/.agent/MEMORY.md, under Context."
+    assert message == f"{stored} The agent reads it once you trust this folder with `mainspring trust`."
     assert (user.where, user.read, "- Uses tabs" in user.text) == ("user", True, True)
     assert (project_file.where, project_file.read, "- The API is in src" in project_file.text) == (
         "project",
@@ -306,3 +320,5 @@ async def test_memory_can_be_added_and_listed(project: Path, environ: dict[str, 
     )
     with pytest.raises(ConfigError, match="empty"):
         await add_memory(" ", place, environ=environ)
+    trust_folder(str(project), place, environ)
+    assert "trust" not in await add_memory("It uses SQLite", place, environ=environ)

@@ -274,7 +274,6 @@ def test_model_info_of_an_embedded_model() -> None:
     assert info.label == "Qwen2.5-Coder-0.5B-Instruct (embedded, no key)"
     assert (info.tools, info.max_tools, info.vision) == ("union", 5, False)
     assert "Expect mistakes" in info.notice
-    assert "--model" in info.notice
     assert info.prices == (0.0, 0.0, 0.0, 0.0)
 
 

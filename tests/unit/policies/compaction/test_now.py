@@ -144,14 +144,14 @@ async def test_compact_is_retried_and_counted_for_the_conversation() -> None:
 
 
 async def test_run_that_starts_during_a_compaction_loses_no_message() -> None:
-    class SlowModel(ScriptedModel):
+    class ModelThatStartsARun(ScriptedModel):
         async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
             if "<conversation>" in request.messages[-1].text:
                 await agent.run("hi")
             async for event in super().stream(request):
                 yield event
 
-    agent = Agent(SlowModel("hello", GOOD), messages=make_conversation(40), execution=MemoryEnv())
+    agent = Agent(ModelThatStartsARun("hello", GOOD), messages=make_conversation(40), execution=MemoryEnv())
     before = agent.messages
 
     with pytest.raises(AgentBusyError, match="was not compacted"):

@@ -90,7 +90,7 @@ async def test_redirects_are_followed_only_on_the_same_host() -> None:
     ("status", "code"),
     [
         (404, ToolErrorCode.NOT_FOUND),
-        (403, ToolErrorCode.PERMISSION_DENIED),
+        (403, ToolErrorCode.IO_ERROR),
         (429, ToolErrorCode.RATE_LIMITED),
         (500, ToolErrorCode.IO_ERROR),
     ],

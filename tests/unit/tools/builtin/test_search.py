@@ -173,6 +173,8 @@ ENCODED = {
     "win.txt": "\ufeffle café\r\nWindows\r\n".encode("utf-16-le"),
     "big.txt": "\ufeffle café\nbig\n".encode("utf-16-be"),
     "utf8.txt": "le café\nutf8\n".encode(),
+    "wide.txt": "\ufeffle café\nwide32\n".encode("utf-32-le"),
+    "widest.txt": "\ufeffle café\nwide32\n".encode("utf-32-be"),
     "mostly.txt": "le café crème à côté".encode() + b"\xff\n",
     "mac.txt": b"eins\rzwei needle\rdrei",
     "picture.png": b"\x89PNG\r\n\x1a\n\0\0caf\xe9" + bytes(range(256)),
@@ -222,6 +224,20 @@ async def test_lines_that_end_in_cr_are_found_as_read_file_numbers_them(
     result = await run_on_both(both_contexts, grep, pattern="needle", path="mac.txt", context=1)
 
     assert result.text == "1-eins\n2:zwei needle\n3-drei\n(1 matching line in 1 file)"
+
+
+@pytest.mark.usefixtures("encoded")
+@pytest.mark.parametrize(("name", "encoding"), [("wide.txt", "utf-32-le"), ("widest.txt", "utf-32-be")])
+async def test_grep_reads_utf_32_as_read_file_does_if_the_file_is_named(
+    both_contexts: tuple[ToolContext, ToolContext], name: str, encoding: str
+) -> None:
+    """ripgrep treats such files as binary, so a search in a folder leaves them out."""
+    for pattern in ("wide32", "wide\\d+", "WIDE32"):
+        named = await run_on_both(both_contexts, grep, pattern=pattern, path=name, ignore_case=True)
+        assert named.text == f"2:wide32\n(1 matching line in 1 file; decoded {name} as {encoding})"
+        assert (await run_on_both(both_contexts, grep, pattern=pattern, ignore_case=True)).text.startswith(
+            "(no matches"
+        )
 
 
 @pytest.mark.usefixtures("encoded")

@@ -1,5 +1,6 @@
 """`write_file`."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -9,7 +10,10 @@ from unicodedata import normalize
 import pytest
 from hypothesis import given, strategies as st
 
+from mainspring import Agent
 from mainspring.env import MemoryEnv
+from mainspring.events import AgentEnd, ToolExecutionEnd
+from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import ToolContext, ToolErrorCode
 from mainspring.tools.builtin import read_file, write_file
 
@@ -23,6 +27,31 @@ async def test_result_describes_the_change(ctx: ToolContext, project: Path) -> N
     assert updated.text == "Updated src/new/a.py (2 lines, 12 bytes)."
     assert updated.metadata["diff"] == "--- a/src/new/a.py\n+++ b/src/new/a.py\n@@ -1 +1,2 @@\n-x = 1\n+x = 2\n+y = 3\n"
     assert (project / "src/new/a.py").read_bytes() == b"x = 2\ny = 3\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.EACCES, "permission denied by the operating system"),
+        (errno.EPERM, "Operation not permitted"),
+        (errno.EROFS, "the file system is read-only"),
+        (errno.ENOSPC, "the disk is full"),
+        (errno.EISDIR, "it is a folder"),
+    ],
+)
+async def test_refusal_of_the_operating_system_is_a_failure_and_not_a_denial(number: int, reason: str) -> None:
+    class RefusingEnv(MemoryEnv):
+        async def write_bytes(self, *args: Any, **options: Any) -> Any:
+            raise OSError(number, os.strerror(number), "a.txt")
+
+    write = ScriptedCall("write_file", {"path": "a.txt", "content": "x"})
+    statuses: list[str] = []
+    agent = Agent(ScriptedModel(write, "done"), tools=[write_file], execution=RefusingEnv())
+    agent.on(ToolExecutionEnd, lambda event: statuses.append(event.status))
+    agent.on(AgentEnd, lambda event: statuses.extend(event.denied))
+    result = await agent.run("write")
+    assert statuses == ["error"]
+    assert f"Cannot write a.txt: {reason}." in result.messages[2].tool_results[0].text
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])

@@ -20,7 +20,7 @@ from mainspring.app.chat.events import (
     ShellEnd,
     StatusChange,
 )
-from mainspring.app.chat.types import AgentMode, Status, ThinkingLevelName
+from mainspring.app.chat.types import AgentMode, Status, ThinkingLevelName, parse_mode
 from mainspring.app.servers.acp import tool_calls
 from mainspring.app.servers.acp.client_environment import ClientTerminals
 from mainspring.app.servers.markdown import result_to_markdown
@@ -47,7 +47,7 @@ from mainspring.events.base import STOP_DESCRIPTIONS
 from mainspring.messages import Message, ToolUseBlock
 
 _MODES: dict[AgentMode, tuple[str, str]] = {
-    "build": ("Build", "Reads, writes, and runs commands, as permissions allow"),
+    "default": ("Default", "Asks before it changes anything, unless a rule allows the change"),
     "accept_edits": ("Accept edits", "Works, and edits the project's files without approval"),
     "plan": ("Plan", "Only reads, and makes a plan"),
 }
@@ -109,8 +109,8 @@ class SessionConfig:
             RequestError: If the option or the value does not exist.
         """
         match option, value:
-            case "mode", str() if value in _MODES:
-                return SetMode(value)
+            case "mode", str() if (mode := parse_mode(value)) is not None:
+                return SetMode(mode)
             case "model", str() if value.strip():
                 return SetModel(value)
             case "thinking", str() if value == _PROVIDER_DEFAULT:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-import msgspec
-
+from mainspring.app.servers.json_rpc import INVALID_MESSAGE, receive_json, send_error
 from mainspring.events import encode
-from mainspring.line_transport import LineTooLongError, LineTransport
-
-_NOT_JSON, _INVALID = -32700, -32600
+from mainspring.line_transport import LineTransport
 
 DELETE = "session/delete"
 CANCEL = "$/cancel_request"
@@ -85,37 +82,20 @@ class AcpTransport:
 
     async def receive(self) -> dict[str, Any] | None:
         """Return the next message, or ``None`` at the end."""
-        while True:
-            try:
-                line = await self._wire.line()
-            except LineTooLongError as error:
-                await self._refuse(_INVALID, str(error))
-                continue
-            if line is None:
-                return None
-            try:
-                message = msgspec.json.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                await self._refuse(_NOT_JSON, f"The line is not valid JSON: {error}.")
-                continue
-            except RecursionError:
-                await self._refuse(_NOT_JSON, "The line is nested too deeply.")
-                continue
+        while (received := await receive_json(self._wire)) is not None:
+            _, message = received
             problem = _message_problem(message)
             if not problem:
                 return self._register_incoming(_strip_meta(message))
-            await self._refuse(_INVALID, problem, message)
+            given = cast("dict[str, Any]", message).get("id") if isinstance(message, dict) else None
+            await send_error(self._wire, INVALID_MESSAGE, problem, given if _is_id(given) else None)
+        return None
 
     def _register_incoming(self, message: dict[str, Any]) -> dict[str, Any]:
         method = message.get("method")
         if method == "session/prompt" and "id" in message:
             self._prompts[message["id"]] = _session_of(message.get("params"))
         return {**message, "method": f"_{method}"} if method in _NOT_ROUTED else message
-
-    async def _refuse(self, code: int, reason: str, message: Any = None) -> None:
-        given = cast("dict[str, Any]", message).get("id") if isinstance(message, dict) else None
-        id = given if _is_id(given) else None
-        await self._write({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": reason}})
 
     async def close(self) -> None:
         """Do nothing: the caller of the server owns the lines."""

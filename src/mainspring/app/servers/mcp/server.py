@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import msgspec
 from mcp import MCPError, types
 from mcp.server import NotificationOptions, Server, ServerRequestContext
 from mcp.shared.message import SessionMessage
@@ -16,12 +15,13 @@ from msgspec.structs import replace
 from mainspring import __version__
 from mainspring.app.chat import ChatOptions
 from mainspring.app.chat.events import error_hint
+from mainspring.app.servers.json_rpc import INVALID_MESSAGE, receive_json, send_error
 from mainspring.app.servers.mcp.runs import Ask, InputRequired, PendingQuestion, ToolRun, ToolRunPool, elicitation_form
 from mainspring.app.servers.stdio import ChatRegistry
 from mainspring.app.workspace.saved_sessions import list_saved_sessions
 from mainspring.errors import MainspringError
 from mainspring.events import AgentEnd, encode
-from mainspring.line_transport import LineTooLongError, LineTransport
+from mainspring.line_transport import LineTransport
 from mainspring.redaction import redact_environment
 
 RUN_TOOL = "run"
@@ -121,9 +121,6 @@ def sessions_result(sessions: Sequence[Any]) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
 
-_NOT_JSON, _INVALID = -32700, -32600
-
-
 class _Stream:
     async def aclose(self) -> None:
         """Do nothing: the caller of the server owns the lines."""
@@ -159,27 +156,12 @@ class ReadStream(_Stream):
         return self
 
     async def __anext__(self) -> SessionMessage:
-        while True:
+        while (received := await receive_json(self._wire)) is not None:
             try:
-                line = await self._wire.line()
-            except LineTooLongError as error:
-                await self._refuse(_INVALID, str(error))
-                continue
-            if line is None:
-                raise StopAsyncIteration
-            try:
-                msgspec.json.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                await self._refuse(_NOT_JSON, f"The line is not valid JSON: {error}.")
-                continue
-            try:
-                return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+                return SessionMessage(types.jsonrpc_message_adapter.validate_json(received[0], by_name=False))
             except (ValueError, RecursionError):
-                await self._refuse(_INVALID, "The line is not a JSON-RPC 2.0 message.")
-
-    async def _refuse(self, code: int, reason: str) -> None:
-        answer = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": reason}}
-        await self._wire.send(encode(answer))
+                await send_error(self._wire, INVALID_MESSAGE, "The line is not a JSON-RPC 2.0 message.")
+        raise StopAsyncIteration
 
 
 class WriteStream(_Stream):

@@ -18,8 +18,11 @@ from mainspring.locks import LockTimeoutError, lock_directory
 from mainspring.state_files import resolve_project_file, write_text_atomically
 
 
-def save_settings(file: Path, changes: Mapping[SettingKey, Any], *, private: bool = True) -> None:
+def save_settings(file: Path, changes: Mapping[SettingKey, Any], *, private: bool = True) -> bool:
     """Write changed values to a settings file; everything else is unchanged, including comments and unknown keys.
+
+    Returns:
+        Whether the text of the file changed.
 
     Args:
         file: File; it and its folder are created if needed. A link is followed, in a project only inside the project.
@@ -36,7 +39,10 @@ def save_settings(file: Path, changes: Mapping[SettingKey, Any], *, private: boo
             raise ConfigError(f"{file} is a circular link.")
         target.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
         with lock_directory(target.parent):
-            write_text_atomically(target, _apply_changes(target, fitted), private=private)
+            before = target.read_text(encoding="utf-8-sig") if target.exists() else "{\n}\n"
+            text = _apply_changes(target, before, fitted)
+            write_text_atomically(target, text, private=private)
+            return text != before
     except LockTimeoutError as error:
         raise ConfigError(str(error)) from None
     except OSError as error:
@@ -52,13 +58,12 @@ def _convert(path: SettingKey, value: Any) -> Any:
         ) from None
 
 
-def _apply_changes(target: Path, changes: Mapping[SettingKey, Any]) -> str:
-    """Return the text of the file with the changes.
+def _apply_changes(target: Path, text: str, changes: Mapping[SettingKey, Any]) -> str:
+    """Return the text of a file with the changes.
 
     Raises:
         ConfigError: If the file is invalid; it is not changed then.
     """
-    text = target.read_text(encoding="utf-8-sig") if target.exists() else "{\n}\n"
     parse_settings(text, str(target))
     try:
         for path, value in changes.items():

@@ -351,7 +351,7 @@ def setting_type(path: SettingKey) -> Any:
         return named
     if path not in known:
         names = {".".join(p) for p in known}
-        every = f"Available settings: {', '.join(sorted(names))}, providers.NAME.apiKey"
+        every = "List all settings with `mainspring config show --all`."
         hint = suggest_name(".".join(path), names, every, cutoff=0.5)
         raise ValueError(f"Unknown setting: {'.'.join(path)!r}. {hint}")
     return known[path]

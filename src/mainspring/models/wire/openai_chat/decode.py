@@ -387,7 +387,7 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
     def _add_markup(self, text: str, out: list[StreamEvent]) -> bool:
         """Add text that may be markup; return False if it is not."""
         if self._markup is None:
-            if "<" not in text and (self._text >= 0 or not (text[0].isspace() or text[0] in "[◁")):
+            if "<" not in text and "[" not in text and (self._text >= 0 or not (text[0].isspace() or text[0] == "◁")):
                 return False
             self._markup = MarkupText(self.draft, self._text)
             self._text = -1
@@ -413,7 +413,7 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
                 self._text < 0
                 or type(content) is not str
                 or not content
-                or (self._can_have_markup and (self._deltas is not None or "<" in content))
+                or (self._can_have_markup and (self._deltas is not None or "<" in content or "[" in content))
                 or _has_more(delta)
             ):
                 self._delta(delta, out, is_complete=False)

@@ -21,7 +21,7 @@ from mainspring.tools.support.search.file_list import (
     parse_unreadable,
     ripgrep_ignore_options,
 )
-from mainspring.tools.support.text_files import is_utf8
+from mainspring.tools.support.text_files import detect_bom, is_utf8
 from mainspring.tools.tool import ToolContext
 
 _LITERAL_BRACE = lazy_re(r"\\.|\{(?!\d+(?:,\d*)?\})|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*(?:\]|\Z)", re.DOTALL)
@@ -173,6 +173,8 @@ async def search_file(ctx: ToolContext, program: str, folder: RealPath, name: st
     Raises:
         RegexError: The pattern is invalid.
     """
+    if detect_bom(await ctx.env.read_bytes(folder / name, limit=4))[1].startswith("utf-32"):
+        return SearchResult({}, {}, undecoded=(name,))  # ripgrep knows neither this encoding nor its mark
     return await _run_ripgrep(ctx, [program, "--no-config", "--text"], f"./{name}", folder, query)
 
 

@@ -257,12 +257,12 @@ class _Search(Struct, frozen=True):
 
     def skips(self, data: bytes) -> bool:
         """Return True if a file that starts with ``data`` is not searched because it is binary."""
-        return not self.as_text and b"\0" in data and detect_bom(data)[1] in ("", "utf-8")
+        return not self.as_text and b"\0" in data and not detect_bom(data)[1].startswith("utf-16")
 
     def _search_data(self, data: bytes, lower: bytes, with_lines: bool) -> tuple[list[Line], int, str]:
         mark, encoding = detect_bom(data)
         encoding = "" if encoding == "utf-8" else encoding
-        if not encoding and self.skips(data):
+        if not encoding.startswith("utf-16") and self.skips(data):
             return [], 0, ""
         if not encoding and not is_utf8(data):
             document = decode_text(data)

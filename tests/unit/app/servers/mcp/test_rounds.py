@@ -16,7 +16,7 @@ from mainspring.app.servers.mcp.server import serve_mcp
 from mainspring.app.servers.stdio import ChatRegistry
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from tests.helpers.memory_lines import MemoryLines
-from tests.unit.app.chat.harness import Gate, WaitingModel
+from tests.helpers.waiting_model import Gate, WaitingModel
 from tests.unit.app.servers.acp.harness import options_for
 
 pytestmark = pytest.mark.covers("BYD-23")

@@ -14,7 +14,7 @@ from mainspring.app.servers.rpc.protocol import Error, read_request, rpc_schema_
 from mainspring.testing.scripted_model import ScriptedCall
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import call
-from tests.unit.app.chat.harness import Gate, WaitingModel
+from tests.helpers.waiting_model import Gate, WaitingModel
 from tests.unit.app.servers.rpc.harness import REQUEST, SCHEMA, open_client
 
 __all__ = ["command"]
