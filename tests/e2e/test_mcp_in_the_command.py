@@ -27,7 +27,7 @@ def server_entry(*flags: str, **more: Any) -> dict[str, Any]:
 
 
 def set_servers(command: Command, **servers: Any) -> None:
-    command.settings({"mcp": {"graceSeconds": 30, "servers": servers}})
+    command.settings({"mcp": {"graceSeconds": 120, "servers": servers}})
 
 
 def offered_servers(command: Command) -> set[str]:
@@ -41,7 +41,7 @@ def tool_results(command: Command) -> list[str]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < end
         threading.Event().wait(0.02)

@@ -239,7 +239,7 @@ assert os.waitpid(child, 0)[1] == 0
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
 
@@ -262,7 +262,7 @@ asyncio.run(agent.run("go"))
     with Receiver() as receiver:
         environ = {**os.environ, "NO_PROXY": "127.0.0.1"}
         subprocess.run(
-            [sys.executable, "-c", code, receiver.endpoint], env=environ, cwd=tmp_path, check=True, timeout=60
+            [sys.executable, "-c", code, receiver.endpoint], env=environ, cwd=tmp_path, check=True, timeout=240
         )
 
     assert len(receiver.spans) == 2

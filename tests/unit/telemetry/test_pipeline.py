@@ -91,7 +91,7 @@ def _run_python(code: str, tmp_path: Path, **environ: str) -> str:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr
