@@ -132,7 +132,7 @@ class BadExporter(SpanExporter):
 @pytest.mark.covers("BYD-30")
 async def test_failing_exporter_is_ignored() -> None:
     exporter = BadExporter(hang=False)
-    telemetry = make_telemetry(exporter)
+    telemetry = make_telemetry(exporter, close_seconds=120)
 
     assert await run(Tracing(telemetry)) == "done"
 
