@@ -220,7 +220,7 @@ import asyncio, os, sys
 from mainspring import Agent
 from mainspring.env.memory import MemoryEnv; from mainspring.testing import ScriptedModel
 from mainspring.telemetry import Telemetry, Tracing
-telemetry = Telemetry(endpoint=sys.argv[1])
+telemetry = Telemetry(endpoint=sys.argv[1], close_seconds=120)
 def run(name):
     agent = Agent(ScriptedModel("done"), name=name, execution=MemoryEnv(), plugs=[Tracing(telemetry)])
     assert asyncio.run(agent.run("go")).text == "done"
