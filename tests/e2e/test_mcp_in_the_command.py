@@ -107,7 +107,7 @@ def tools_of(request: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize("mcp", [{}, {"schemaBudget": 10**6}, {"disclosure": "eager"}], ids=["auto", "budget", "eager"])
 def test_many_tools_are_searched_automatically(command: Command, mcp: dict[str, Any]) -> None:
     servers = {f"s{n}": many_tools(f"s{n}", 60) for n in range(5)}
-    command.settings({"mcp": {"graceSeconds": 60, "servers": servers, **mcp}})
+    command.settings({"mcp": {"graceSeconds": 120, "servers": servers, **mcp}})
     search = call("tool_search", names=["mcp__s3__way_7"])
     command.server.script += [*(() if mcp else (search,)), call("mcp__s3__way_7", target="x"), "done"]
 
