@@ -60,7 +60,12 @@ async def test_tl_03_spans_end_cleanly_in_any_task(caplog: pytest.LogCaptureFixt
             await reader
         one = agent(Reply("slow", delay=20))
         cancelled = asyncio.ensure_future(one.run("go"))
-        one.subscribe(lambda event: cancelled.cancel() if event.type == "turn_start" else None)
+
+        def cancel(event: Any) -> None:
+            if event.type == "turn_start":
+                cancelled.cancel()
+
+        one.subscribe(cancel)
         with pytest.raises(asyncio.CancelledError):
             await cancelled
         other = agent(Reply("slow", delay=20))
