@@ -369,15 +369,15 @@ async def test_token_response_can_be_a_form_and_an_error_in_it_is_named() -> Non
 
 @pytest.mark.covers("BYD-10")
 @pytest.mark.parametrize(
-    ("fault", "error_text"),
-    [("wrong_state", "Login timed out"), ("wrong_issuer", "Login to MCP server 'web' failed: .*mismatch")],
+    ("fault", "seconds", "error_text"),
+    [("wrong_state", 2, "Login timed out"), ("wrong_issuer", 120, "Login to MCP server 'web' failed: .*mismatch")],
 )
-async def test_forged_login_response_is_rejected(tmp_path: Path, fault: str, error_text: str) -> None:
+async def test_forged_login_response_is_rejected(tmp_path: Path, fault: str, seconds: float, error_text: str) -> None:
     async with HttpServer(login=True).running() as server:
         setattr(server, fault, True)
         config = McpServerConfig(name="web", transport="http", url=server.url, mode="legacy")
         with pytest.raises(McpError, match=error_text):
-            await login_mcp(config, tmp_path, show=Browser(server).show, browser=False, seconds=2)
+            await login_mcp(config, tmp_path, show=Browser(server).show, browser=False, seconds=seconds)
         assert LoginFile(tmp_path, config).read().tokens == {}
         assert not server.tokens
 
