@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Mapping
 
 from mainspring.app.cli.parser import Parser, UsageError
@@ -113,7 +114,11 @@ def reject_extra_arguments(command: str, parser: Parser, options: argparse.Names
             given += value if isinstance(value, list) else [] if value is None else [value]
     if len(given) > len(kinds):
         name = f"mainspring {command} {action}".rstrip()
-        hint = f"To show it, use `mainspring {command} show {given[0]}`. " if _can_show(command, action) else ""
+        hint = (
+            f"To show it, use `mainspring {command} show {shlex.quote(given[0])}`. "
+            if _can_show(command, action)
+            else ""
+        )
         hint = "Put text of several words in quotes. " if "TEXT" in kinds else hint
         raise UsageError(
             f"Unexpected argument of `{name}`: {given[len(kinds)]}. {hint}See `mainspring {command} --help`."
