@@ -5,6 +5,8 @@ its file. A run ends with `requirements covered: N of M`: the IDs all of whose t
 A test that was skipped, failed, or was deselected leaves its IDs uncovered. A test over the recorded material, which is not in the
 repository, claims no ID, and neither does a slow test, which `make test` leaves out.
 
+After a run with failed tests, `--last-failed` continues it: the IDs that only those tests left uncovered are covered if they now pass.
+
 Options: `--requirements` also lists the uncovered IDs, by section; `--requirements-issue 2` counts only the IDs of one issue.
 `--covers SES-17` runs only the tests that claim this ID.
 """
@@ -22,6 +24,8 @@ MANIFEST = Path(__file__).with_name("requirements.toml")
 PROPERTY = "covers"
 MATERIAL = "material"
 """The fixture of files from outside the repository: a plain clone skips its tests."""
+FIRST_RUN = "requirements/run"
+"""The key of the results of a run in pytest's cache, for `--last-failed` and `scripts/run_tests.py`."""
 
 
 @dataclass(frozen=True)
@@ -73,17 +77,20 @@ class Ledger:
 
     passed: set[str] = field(default_factory=set[str])
     spoiled: set[str] = field(default_factory=set[str])
+    failed: set[str] = field(default_factory=set[str])
 
     def record(self, report: pytest.TestReport) -> None:
         ids = {str(value) for name, value in report.user_properties if name == PROPERTY}
-        if not report.passed:
+        if report.failed:
+            self.failed |= ids
+        elif report.skipped:
             self.spoiled |= ids
         elif report.when == "call":
             self.passed |= ids
 
     @property
     def covered(self) -> set[str]:
-        return self.passed - self.spoiled
+        return self.passed - self.spoiled - self.failed
 
 
 def summary(ledger: Ledger, manifest: Manifest, *, issue: str | None = None, list_open: bool = False) -> list[str]:
@@ -177,9 +184,14 @@ class _Controller:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.ledger = Ledger()
+        self._first_run: dict[str, Any] = {}
+        if config.getoption("lf", False):
+            self._first_run = cast(Any, config).cache.get(FIRST_RUN, {})
+            self.ledger = Ledger(set(self._first_run.get("passed", ())), set(self._first_run.get("spoiled", ())))
 
     def pytest_deselected(self, items: Iterable[pytest.Item]) -> None:
-        self.ledger.spoiled |= {name for item in items for name in ids_of(item)}
+        if not self._first_run:  # it has run the others
+            self.ledger.spoiled |= {name for item in items for name in ids_of(item)}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
@@ -189,8 +201,11 @@ class _Controller:
         self.ledger.record(report)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_sessionfinish(self) -> Generator[None, None, None]:
+    def pytest_sessionfinish(self, exitstatus: int) -> Generator[None, None, None]:
         yield  # the terminal reporter prints its closing line here
+        if (cache := getattr(self.config, "cache", None)) is not None:
+            result = {"passed": sorted(self.ledger.passed), "spoiled": sorted(self.ledger.spoiled)}
+            cache.set(FIRST_RUN, {"exit_code": int(exitstatus), **result})
         terminal = self.config.pluginmanager.get_plugin("terminalreporter")
         if terminal is None or self.config.getoption("collectonly"):
             return

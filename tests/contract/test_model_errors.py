@@ -132,6 +132,10 @@ AUTH, LIMITED, MISSING, TOO_LONG, NETWORK, TIMEOUT, UNKNOWN = (
         (400, "The model `x` does not exist", MISSING, "not_found", False),
         (403, "Your input was flagged by moderation", UNKNOWN, "content_filter", False),
         (500, "This model's maximum context length is 4096 tokens", TOO_LONG, "overflow", False),
+        # A crash of the program that runs the model, which some servers report as a fault of the request.
+        (400, "The model has crashed without additional information. (Exit code: 18446744072635810000)", NETWORK, "server_error", True),
+        (None, "an error was encountered while running the model: unexpected EOF", NETWORK, "server_error", True),
+        (400, "model runner has unexpectedly stopped, this may be due to resource limitations", NETWORK, "server_error", True),
         # 400s that must not be classified as something else.
         (400, "max_tokens is too large: 99999. This model supports at most 4096 completion tokens", UNKNOWN, "bad_request", False),
         (400, "Invalid 'tools[0].function.name': string too long", UNKNOWN, "bad_request", False),

@@ -6,6 +6,7 @@
 import base64
 import contextlib
 import inspect
+import re
 import sys
 import tempfile
 import time
@@ -361,13 +362,13 @@ def init_command_writes_instructions(chat: TerminalChat) -> None:
     needs=_is_in_source('"background", (("c-b",)'),
 )
 def control_b_moves_a_command_to_the_background(chat: TerminalChat) -> None:
-    terminal = chat.begin("--allow", "'shell(*)'", script=[call("shell", command="sleep 60"), "It runs."])
+    terminal = chat.begin("--allow", "'shell(*)'", script=[call("shell", command="sleep 600"), "It runs."])
     terminal.send("go")
-    terminal.wait("sleep 60")
+    terminal.wait("Running Shell")  # the call is shown before that
     terminal.keys("C-b")
     terminal.wait("It runs.")
     terminal.send("/jobs")
-    terminal.wait("sleep 60")
+    terminal.wait(lambda screen: re.search("job1 +running for .* sleep 600", screen) is not None)
 
 
 @habit("?", "shows the keys and the commands")
@@ -470,7 +471,7 @@ def control_d_exits_without_a_draft(chat: TerminalChat) -> None:
 
 @habit("Alt-Up during a run", "edits a queued message")
 def queued_message_can_be_edited(chat: TerminalChat) -> None:
-    terminal = chat.begin("--allow", "'shell(*)'", script=[call("shell", command="sleep 60"), "Done.", "Later."])
+    terminal = chat.begin("--allow", "'shell(*)'", script=[call("shell", command="sleep 600"), "Done.", "Later."])
     terminal.send("go")
     terminal.wait("Running Shell")
     terminal.type("later")
@@ -502,7 +503,7 @@ def commands_of_claude_code_answer(chat: TerminalChat) -> None:
 def large_paste_stays_in_the_input(chat: TerminalChat) -> None:
     terminal = chat.begin()
     terminal.paste("0123456789 abc\n" * 800_000)
-    terminal.wait("[pasted 800001 lines]", 60)
+    terminal.wait("[pasted 800001 lines]")
     terminal.keys("Enter")
     screen = terminal.wait("The message was not sent: it is 12.0 MB long")
     assert "\n> [pasted 800001 lines]" in screen

@@ -1,7 +1,7 @@
 """Kill a process repeatedly while an agent works in it, and check the stored session after each kill.
 
 `Killer` starts one helper that has imported everything. For each kill, the helper forks; the child opens the session, works, and
-logs in its own file what was reported as stored. After a random time it is killed with ``kill -9``.
+logs in its own file what was reported as stored. After a random number of these reports, and a random time, it is killed with ``kill -9``.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
@@ -42,7 +43,8 @@ from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, tool
 
 KILLS_PER_SESSION = 10
-MAX_SECONDS = {"jsonl": 0.12, "sqlite": 0.3}  # seconds until a kill, which hits one of many runs
+MAX_NOTES = 60  # until a kill; a run has about five
+MAX_SECONDS = {"jsonl": 0.01, "sqlite": 0.03}  # between the last of these notes and the kill
 RUNS = 400
 
 
@@ -54,13 +56,20 @@ def open_store(kind: str, folder: Path) -> SessionStore:
 
 
 class Notes:
-    """What the child knows to be stored or done, in a file that survives any kill."""
+    """What the child knows to be stored or done, in a file that survives any kill.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: The folder of the file.
+        progress: A pipe that gets a byte for each note.
+    """
+
+    def __init__(self, folder: Path, progress: int) -> None:
         self._fd = os.open(folder / "notes", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._progress = progress
 
     def add(self, kind: str, *values: str) -> None:
         os.write(self._fd, b"".join([json.dumps([kind, value]).encode() + b"\n" for value in values]))
+        os.write(self._progress, b"." * len(values))
 
 
 def create_act_tool(notes: Notes, chance: random.Random) -> Tool:
@@ -73,9 +82,9 @@ def create_act_tool(notes: Notes, chance: random.Random) -> Tool:
     return act
 
 
-async def run_agent(kind: str, folder: Path, seed: str) -> None:
+async def run_agent(kind: str, folder: Path, seed: str, progress: int) -> None:
     """Run the agent with tools, one run after the other, until the kill."""
-    chance, notes = random.Random(seed), Notes(folder)
+    chance, notes = random.Random(seed), Notes(folder, progress)
     store = open_store(kind, folder)
     options = SessionOptions(fsync=chance.choice(["never", "calls"]))
     if store.exists("s"):
@@ -116,7 +125,7 @@ async def run_agent(kind: str, folder: Path, seed: str) -> None:
 
 
 def fork_children() -> None:
-    """For each line of stdin, fork a child, kill it in time, and write how it ended."""
+    """For each line of stdin, fork a child, kill it after some notes and a delay, and write how it ended."""
     for line in sys.stdin:
         job = json.loads(line)
         reader, writer = os.pipe()
@@ -124,13 +133,19 @@ def fork_children() -> None:
         if pid == 0:
             os.close(reader)
             try:
-                asyncio.run(run_agent(job["kind"], Path(job["folder"]), job["seed"]))
+                asyncio.run(run_agent(job["kind"], Path(job["folder"]), job["seed"], writer))
             except BaseException:  # noqa: BLE001 - whatever it was, this process must not go on as its parent
                 traceback.print_exc()
                 os._exit(1)
             os._exit(0)
         os.close(writer)
-        select.select([reader], [], [], job["delay"])  # returns early if the child ends
+        remaining = job["notes"]
+        while remaining > 0 and (read := os.read(reader, remaining)):  # ends early if the child does
+            remaining -= len(read)
+        end = time.monotonic() + job["delay"]
+        while (seconds := end - time.monotonic()) > 0 and select.select([reader], [], [], seconds)[0]:
+            if not os.read(reader, 1 << 16):
+                break
         os.kill(pid, signal.SIGKILL)
         os.close(reader)
         _, status = os.waitpid(pid, 0)
@@ -144,11 +159,11 @@ class Killer:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
-    def kill(self, kind: str, folder: Path, seed: str, delay: float) -> int:
-        """Start a child, kill it after a delay, and return its exit code."""
+    def kill(self, kind: str, folder: Path, seed: str, notes: int, delay: float) -> int:
+        """Start a child, kill it after a number of notes and a delay in seconds, and return its exit code."""
         assert self._process.stdin
         assert self._process.stdout
-        job = {"kind": kind, "folder": str(folder), "seed": seed, "delay": delay}
+        job = {"kind": kind, "folder": str(folder), "seed": seed, "notes": notes, "delay": delay}
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
@@ -235,7 +250,9 @@ def soak(kind: str, folder: Path, kills: int) -> Counter[str]:
         for number in range(kills):
             place = folder / f"{kind}-{number // KILLS_PER_SESSION}"
             place.mkdir(exist_ok=True)
-            code = helper.kill(kind, place, f"{number}", chance.uniform(0, MAX_SECONDS[kind]))
+            code = helper.kill(
+                kind, place, f"{number}", chance.randint(0, MAX_NOTES), chance.uniform(0, MAX_SECONDS[kind])
+            )
             assert code == -signal.SIGKILL
             total["kills"] += 1
             found = check_session(kind, place)

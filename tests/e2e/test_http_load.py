@@ -99,7 +99,7 @@ async def measure_service(url: str, pid: int) -> None:
             return size, time.monotonic()
 
         loud = await start("loud")
-        async with session.get(f"{url}v1/runs/{loud}/result?wait=30") as answer:
+        async with session.get(f"{url}v1/runs/{loud}/result?wait=60") as answer:
             assert answer.status == 200
         run = await start("talker")
         before, began = process_figures(pid), time.monotonic()

@@ -79,7 +79,7 @@ def test_service_prints_a_random_token_and_rejects_others(command: Command):
         assert len(service.token) > 40
         status, run = service.ask("POST", "v1/runs", {"prompt": "Hello"})
         assert status == 201
-        assert service.ask("GET", f"v1/runs/{run['id']}/result?wait=15")[1]["text"] == "Hello yourself."
+        assert service.ask("GET", f"v1/runs/{run['id']}/result?wait=60")[1]["text"] == "Hello yourself."
         assert service.ask("GET", "v1/runs", token="x" * 43)[0] == 401
         code, out, err = service.end()
         assert (code, out) == (0, "")
@@ -98,7 +98,7 @@ def test_service_applies_permission_flags_and_waits_for_approvals(command: Comma
         assert [(w["tool"], w["input"]) for w in info["waiting"]] == [("shell", {"command": "touch made"})]
         assert not (command.folder / "made").exists()
         service.ask("POST", f"v1/runs/{run}/approve", {"call_id": info["waiting"][0]["call_id"]})
-        assert service.ask("GET", f"v1/runs/{run}/result?wait=15")[1]["text"] == "It is made."
+        assert service.ask("GET", f"v1/runs/{run}/result?wait=60")[1]["text"] == "It is made."
         assert (command.folder / "made").exists()
         assert not (command.folder / "never").exists()
 
@@ -111,7 +111,7 @@ def test_token_file_separates_tenants(command: Command, tmp_path: Path):
         assert service.token == ""
         run = service.ask("POST", "v1/runs", {"prompt": "Hello"}, f"{TOKEN}1")[1]["id"]
         assert service.ask("GET", f"v1/runs/{run}", token=f"{TOKEN}2")[0] == 404
-        assert service.ask("GET", f"v1/runs/{run}/result?wait=15", token=f"{TOKEN}1")[1]["text"] == "For Ann."
+        assert service.ask("GET", f"v1/runs/{run}/result?wait=60", token=f"{TOKEN}1")[1]["text"] == "For Ann."
 
 
 def test_token_from_environment_is_hidden_from_shell_commands(command: Command):
@@ -120,7 +120,7 @@ def test_token_from_environment_is_hidden_from_shell_commands(command: Command):
     with start_service(command, "--allow", "shell") as service:
         service.token = TOKEN
         run = service.ask("POST", "v1/runs", {"prompt": "env"})[1]["id"]
-        assert service.ask("GET", f"v1/runs/{run}/result?wait=15")[1]["status"] == "completed"
+        assert service.ask("GET", f"v1/runs/{run}/result?wait=60")[1]["status"] == "completed"
     result = command.server.requests[-1]["messages"][-1]["content"]
     assert "HOME=" in result
     assert TOKEN not in result
@@ -171,7 +171,7 @@ def test_service_runs_custom_agents(command: Command):
     with start_service(command, "--agents", "my_agents:agents", "--only-agents") as service:
         assert service.ask("GET", "v1/agents")[1] == {"agents": [{"name": "parrot"}, {"name": "owl"}]}
         run = service.ask("POST", "v1/runs", {"prompt": "Who are you?", "agent": "owl"})[1]["id"]
-        assert service.ask("GET", f"v1/runs/{run}/result?wait=15")[1]["text"] == "I am an owl."
+        assert service.ask("GET", f"v1/runs/{run}/result?wait=60")[1]["text"] == "I am an owl."
         assert service.ask("POST", "v1/runs", {"prompt": "x", "agent": "mainspring"})[0] == 404
 
 
@@ -193,7 +193,7 @@ def test_runs_in_a_database_survive_a_restart(command: Command):
         while not (waiting := service.ask("GET", f"v1/runs/{run}")[1]["waiting"]):
             pass
         service.ask("POST", f"v1/runs/{run}/approve", {"call_id": waiting[0]["call_id"]})
-        assert service.ask("GET", f"v1/runs/{run}/result?wait=15")[1]["text"] == "It is made."
+        assert service.ask("GET", f"v1/runs/{run}/result?wait=60")[1]["text"] == "It is made."
     assert len(command.server.requests) == 2  # no model call was made twice
 
 

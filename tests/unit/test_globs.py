@@ -104,7 +104,7 @@ def test_many_wildcards_match_in_linear_time() -> None:
     start = time.process_time()
     assert not compile_glob("*a" * 30 + "b")(name)
     assert not wildcards.fullmatch(wildcards.encode_wildcards("*a" * 30 + "b"), name)
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 9
 
 
 def test_names_match_any_pattern() -> None:

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 else:
     HttpFetcher = lazy_function("mainspring.env.http_fetch", "HttpFetcher")
 
-_READ_SCRIPT = 'shopt -u dotglob;IFS= read -rd "" s;{};eval "unset -v s;$s"'
+_READ_SCRIPT = 'shopt -u dotglob nocaseglob globstar 2>/dev/null;IFS= read -rd "" s;{};eval "unset -v s;$s"'
 """The script is read from standard input up to a NUL, without a limit of length and without a process listing that contains it, so
-that ``pkill -f`` in a script does not match the script itself. Wildcards match no hidden files, whatever
-the user's variables set, since permissions are decided that way."""
+that ``pkill -f`` in a script does not match the script itself. Wildcards match no hidden files and no other case, and ``**`` is ``*``, whatever
+the user's variables set, since permissions are decided that way. Old versions of bash do not know ``globstar``."""
 _MAX_ARGUMENT_CHARS = 100_000
 _REAPER_DELAY = 0.5
 """Seconds after which the reaper starts for a running program; most programs end long before, and the reaper costs a process."""

@@ -38,7 +38,7 @@ class IgnoreRules:
         self._folder = folder.rstrip("/") + "/"
         self.parent = parent
         self._rules = {kind: rule_lines(data) for kind, data in files.items()}
-        self._names = _compile_names([rule for rules in self._rules.values() for rule in rules])
+        self._names = compile_names([rule for rules in self._rules.values() for rule in rules])
         self._specs: dict[str, Any] = {}
 
     def mentions(self, name: str) -> bool:
@@ -106,7 +106,7 @@ def rule_lines(data: bytes) -> list[str]:
     return [line for line in text.replace("\r\n", "\n").split("\n") if line.strip() and not line.startswith("#")]
 
 
-def _compile_names(rules: list[str]) -> Callable[[str], object]:
+def compile_names(rules: list[str]) -> Callable[[str], object]:
     """Return a function that is false for a name to which no rule applies; other names may still not match the whole rule.
 
     Most names match no rule, and this avoids loading and running the matcher for them.

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _LOGIN = frozenset({401, 403})
 _MAX_CHARS = 1_000
+_HTTP_ERROR = "Server returned an error response"
+_UNREADABLE = "Failed to parse JSON response"
+"""Texts of the SDK for an HTTP error, whose status it drops, and for an invalid message."""
 
 
 class EndpointState:
@@ -107,8 +110,11 @@ async def to_mcp_error(error: BaseException, end: EndpointState, reason: str) ->
         return McpError(name, f"MCP server {name!r} ended{await _exit(end)}", "lost")
     if isinstance(found, TimeoutError) or code == -32001:
         return McpError(name, f"MCP server {name!r} did not respond in time", "timeout")
-    if kind == "ValidationError":
+    if kind == "ValidationError" or text.startswith(_UNREADABLE):
         text = f"the response violates the protocol: {text}"
+    elif text == _HTTP_ERROR and end.status is not None:
+        text = _describe_refusal(end)
+        end.clear_refusals()
     return McpError(name, f"MCP server {name!r}: {text}", "refused")
 
 
@@ -128,11 +134,15 @@ async def _reason(error: BaseException, text: str, end: EndpointState) -> str:
         return text
     url = redact_environment(end.config.url)
     if end.status is not None:
-        text = redact_environment(end.status_text)[:_MAX_CHARS]
-        return f"{url} returned HTTP {end.status}{f' ({text})' if text else ''}. Check the url, headers, and transport."
+        return f"{url} {_describe_refusal(end)}. Check the url, headers, and transport."
     if type(error).__name__ == "MCPError":
         return text
     return f"cannot reach {url}: {text}"
+
+
+def _describe_refusal(end: EndpointState) -> str:
+    text = redact_environment(end.status_text)[:_MAX_CHARS]
+    return f"returned HTTP {end.status}{f' ({text})' if text else ''}"
 
 
 async def _exit(end: EndpointState) -> str:

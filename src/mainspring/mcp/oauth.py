@@ -114,6 +114,27 @@ async def repair_token_response(response: httpx2.Response) -> httpx2.Response:
     return httpx2.Response(HTTPStatus.OK, content=msgspec.json.encode(tokens))
 
 
+async def retry_without_resource(
+    flow: AsyncGenerator[httpx2.Request, httpx2.Response],
+) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+    """Repeat a refused refresh of a token without the parameter ``resource``, which some servers reject as unknown."""
+    import httpx2
+
+    async with _closing_flow(flow):
+        sent = await anext(flow, None)
+        while sent is not None:
+            response = yield sent
+            if response.status_code == HTTPStatus.BAD_REQUEST and b"grant_type=refresh_token" in sent.content:
+                fields = parse_qsl(sent.content.decode())
+                rest = {name: value for name, value in fields if name != "resource"}
+                if len(rest) < len(fields) and b"invalid_grant" not in await response.aread():
+                    headers = {name: value for name, value in sent.headers.items() if name != "content-length"}
+                    response = yield httpx2.Request(sent.method, sent.url, headers=headers, data=rest)
+            if b"grant_type=" in sent.content:
+                response = await repair_token_response(response)
+            sent = await _send(flow, response)
+
+
 def _to_lifetime(value: Any) -> int | None:
     """Return a lifetime in seconds; None if unknown: such a token is used until the server rejects it."""
     try:
@@ -292,7 +313,7 @@ def _provider_class() -> Any:
             async with _refresh_lock(self.file, is_refresh_due):
                 if is_refresh_due:
                     await self._reload()
-                async with _closing_flow(super().async_auth_flow(request)) as flow:
+                async with _closing_flow(retry_without_resource(super().async_auth_flow(request))) as flow:
                     sent = first = await anext(flow, None)
                     while sent is not None and not rejected:
                         response = yield sent
@@ -309,7 +330,7 @@ def _provider_class() -> Any:
                 async with _refresh_lock(self.file, True):
                     await self._reload()
                     expire_sent_token(self.context, request)
-                    async with _closing_flow(super().async_auth_flow(request)) as flow:
+                    async with _closing_flow(retry_without_resource(super().async_auth_flow(request))) as flow:
                         sent = await anext(flow, None)
                         while sent is not None:
                             sent = await _send(flow, (yield sent))
@@ -348,8 +369,6 @@ async def _closing_flow(flow: AsyncGenerator[Any, Any]) -> AsyncGenerator[AsyncG
 
 
 async def _send(flow: AsyncGenerator[Any, Any], response: httpx2.Response) -> Any:
-    if b"grant_type=" in response.request.content:
-        response = await repair_token_response(response)
     try:
         return await flow.asend(response)
     except StopAsyncIteration:

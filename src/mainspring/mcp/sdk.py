@@ -111,7 +111,7 @@ def _error_hook(end: EndpointState) -> Any:
         if response.status_code >= 400:
             if "mcp-session-id" in response.request.headers and await _is_session_expired(response):
                 end.session_gone = True
-            else:
+            elif response.request.method == "POST" or end.config.transport == "sse":  # other requests are optional
                 end.record_refusal(response.status_code, await _read_reason(response))
 
     return check_response

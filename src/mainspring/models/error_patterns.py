@@ -205,6 +205,12 @@ OVERLOADED_TEXT = lazy_re(
 )
 """Matches a working host with too much load: handled as a rate limit, unlike a failure of the server."""
 
+CRASH_TEXT = lazy_re(
+    r"model (?:has )?crashed|(?:runner|process|engine) (?:has |was )?(?:unexpectedly )?(?:stopped|crashed|died|terminated)|unexpected eof|"
+    r"error was encountered while running the model|enginedeaderror|enginecore encountered"
+)
+"""Matches a failure of the program that runs the model, which some servers report with the status 400 or in the stream."""
+
 MENTIONS_MODEL = lazy_re(r"\b(model|deployment|engine)s?\b|\bmodels/")
 """Matches if the missing object is a model, not a URL or a file."""
 
@@ -236,6 +242,7 @@ RATE_TEXT = lazy_re(r"rate.?limit|too many requests|per (minute|min|hour|day|sec
 
 FALLBACK_TEXT_PATTERNS: tuple[tuple[str, ErrorPattern], ...] = (
     (r"\b529\b|" + OVERLOADED_TEXT.pattern, (ErrorCode.RATE_LIMITED, "overloaded")),
+    (CRASH_TEXT.pattern, (ErrorCode.NETWORK_ERROR, "server_error")),
     (r"insufficient[_ ](quota|balance|credit)|credit balance", (ErrorCode.RATE_LIMITED, "quota")),
     (CONTENT_TEXT.pattern, (ErrorCode.UNKNOWN, "content_filter")),
     (

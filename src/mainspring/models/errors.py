@@ -21,6 +21,7 @@ from mainspring.messages import strip_surrogates
 from mainspring.models.error_patterns import (
     AUTH_TEXT,
     CONTENT_TEXT,
+    CRASH_TEXT,
     ERROR_CODES,
     FALLBACK_TEXT_PATTERNS,
     GENERIC_CODES,
@@ -542,6 +543,8 @@ def _by_request_text(text: str) -> ErrorPattern | None:
     """Return the kind of a rejected request by its text. The patterns are strict because any 400 response gets here."""
     if OVERFLOW_TEXT.search(text) and not RATE_TEXT.search(text):
         return ErrorCode.CONTEXT_LENGTH_EXCEEDED, "overflow"
+    if CRASH_TEXT.search(text):
+        return ErrorCode.NETWORK_ERROR, "server_error"
     if CONTENT_TEXT.search(text):
         return ErrorCode.UNKNOWN, "content_filter"
     if QUOTA_TEXT.search(text):

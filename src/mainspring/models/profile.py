@@ -186,8 +186,9 @@ LeftOutPart = Literal["tools", "tool_choice", "system", "joined_calls"]
 """A part of a request that a host refused: tools, a forced call, the role of the system prompt, or several calls in a message."""
 
 
-ReasoningEcho = Literal["echo", "none"]
-"""Whether readable reasoning is sent back to the model that created it, in the field in which it was received."""
+ReasoningEcho = Literal["echo", "always", "none"]
+"""Whether readable reasoning is sent back to the model that created it, in the field in which it was received. With ``always``,
+messages without reasoning have a blank ``reasoning_content``, which some hosts require."""
 
 
 class ChatCapabilities(SamplingCapabilities, frozen=True):

@@ -122,6 +122,8 @@ _GROUPED_BEFORE_TOKENS = lazy_re(
     r"(?<![\w.,-])\d{1,3}(?:([. ])\d{3})(?:\1\d{3})*(?= ?(?:tokens?|toks?|トークン|토큰|jetons)\b)"
 )
 _UNIT = lazy_re(r"(?<![\w.,-])(\d+(?:\.\d+)?) ?([km])(?![\w-])")
+_STATUS = lazy_re(r"\b(?:http|status|code)(?:[ _]?code)?[\"']?[ :=]+[\"']?[45]\d\d\b(?![,.]?\d)")
+"""Matches a status in a text, which is not a number of tokens."""
 _FACTORS = {"k": 1_000, "m": 1_000_000}
 """Hosts also mean 1,024; the lower number is always accepted."""
 
@@ -234,7 +236,7 @@ def _rewrite(text: str) -> str:
     Args:
         text: Text of a rejection.
     """
-    text = text.lower().translate(_FULL_WIDTH)
+    text = _STATUS.sub("", text.lower().translate(_FULL_WIDTH))
     text = _GROUPED_BY_COMMA.sub(lambda found: found[0].replace(",", ""), text)
     text = _GROUPED.sub(lambda found: found[0].replace(found[1], ""), text)
     text = _GROUPED_BEFORE_TOKENS.sub(lambda found: found[0].replace(found[1], ""), text)

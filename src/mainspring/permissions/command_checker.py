@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -12,18 +13,27 @@ from mainspring.lazy import lazy_re
 from mainspring.permissions import suggestions
 from mainspring.permissions.command_patterns import compile_command_pattern
 from mainspring.permissions.decisions import FREE_REASON, READONLY_REASON, PermissionOutcome, Verdict
+from mainspring.permissions.git_history import find_program_of_settings
 from mainspring.permissions.git_repository import neutral_environment
+from mainspring.permissions.line_files import (
+    LineFiles,
+    find_file_reads,
+    find_possible_reads,
+    find_read_folders,
+    follow_links,
+)
 from mainspring.permissions.path_checker import NO_GRANT, FileGrant, GrantKey, PathChecker, PermissionMode
-from mainspring.permissions.paths import LineFiles, ResolvedPath, ResolvesPaths, find_escapes, spell_word
+from mainspring.permissions.path_patterns import PathPattern
+from mainspring.permissions.paths import ResolvedPath, ResolvesPaths, find_escapes, spell_word
 from mainspring.permissions.programs import find_project_program, search_path_outside
-from mainspring.permissions.recursive_reads import RecursiveReadChecker, find_program_of_settings
+from mainspring.permissions.recursive_reads import RecursiveReadChecker
 from mainspring.permissions.rule_matcher import RuleMatch, RuleMatcher
 from mainspring.permissions.rules import PermissionRule
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.commands import AnalyzedLine
-from mainspring.shell_analysis.file_reads import FileReads, find_readonly_reads, find_recursive_read, find_xargs_reads
+from mainspring.shell_analysis.file_reads import FileReads
 from mainspring.shell_analysis.programs import words_like_options
-from mainspring.shell_analysis.references import hosts_in_command, paths_in_command, plain_words_in_command
+from mainspring.shell_analysis.references import hosts_in_command, paths_in_command
 from mainspring.shell_analysis.syntax import AnalyzedCommand, Redirect, Word, program_name
 from mainspring.text import escape_invisible
 
@@ -35,6 +45,7 @@ MAX_RAW_WORDS = 30_000
 Such a line needs approval in any case.
 """
 
+_USES_CHANGED_FILES = "it uses files that another command of the line may create or replace, for example, with a link; run it as separate commands"
 _UNKNOWN_MATCHES = "the files that its wildcards match are unknown"
 
 _QUOTES = lazy_re(r"['\"\\]")
@@ -65,10 +76,12 @@ class CommandChecker:
         self.grants = grants
         self._files = LineFiles(env, rules.place, folder)
         self.unrestricted_ids: set[int] = set()
+        self._readonly_ids: set[int] = set()
         self.allow_readonly = allow_readonly
         self.verdicts: list[Verdict] = []
         self._added: set[Verdict] = set()
         self._checked: set[tuple[str, str, FileGrant, tuple[str | None, ...], int]] = set()
+        self._denials: dict[tuple[str, ...], list[tuple[PermissionRule, PathPattern, str]]] = {}
         self._programs: dict[tuple[tuple[str, ...], tuple[str | None, ...]], str] = {}
         self._recursive_reads = RecursiveReadChecker(env, paths)
         self._recursive_reads_of_allowed = RecursiveReadChecker(env, paths, allowed=True)
@@ -94,17 +107,17 @@ class CommandChecker:
         self._line_rule = self.rules.find_line_rule(source)
         files = [part.target.text for part in line.parts if isinstance(part, Redirect)]
         await self._files.resolve_together(text for text in files if not text.startswith("/dev/"))
-        repeated = {positions.stop: line.parts[positions.start : positions.stop] for positions in line.repeated}
         for number, part in enumerate(line.parts, 1):
             if isinstance(part, Redirect):
                 await self._redirect(part)
             else:
                 await self._check_command(part)
-            for again in repeated.get(number, ()) if self._files.created_links else ():
-                await _follow_links(self._files, again, self.unrestricted_ids)
+            await self._follow_links(line, number)
         problems: list[str] = []
         if self._files.uses_created_link:
             problems.append("it creates a link and then uses it; create the link in a separate command")
+        elif self._files.uses_changed_files:
+            problems.append(_USES_CHANGED_FILES)
         if self._recursive_reads.fetches and not self._only_reading:
             problems.append("git may fetch missing objects, which can be prevented only if the whole line is read-only")
         if self._reads_by_git and self._search_path and not self._only_reading:
@@ -115,6 +128,16 @@ class CommandChecker:
             reason = f"the command cannot be checked: {problem}"
             self.verdicts.append(Verdict("shell-run", escape_invisible(source, limit=2000), "ask", reason))
         return self.verdicts
+
+    async def _follow_links(self, line: AnalyzedLine, number: int) -> None:
+        """Note the links that the parts of a line up to a position create and use."""
+        part = line.parts[number - 1]
+        if len(line.parts) == 1 and isinstance(part, AnalyzedCommand) and not part.inner:
+            return
+        again = [line.parts[positions.start : number] for positions in line.unordered if positions.stop == number]
+        for each in [part, *chain.from_iterable(again)]:
+            is_checked = id(each) in self._readonly_ids or self.rules.has_read_restrictions()
+            await follow_links(self._files, each, self.unrestricted_ids, self.rules.path_bounds, is_checked=is_checked)
 
     # --- lines that cannot be parsed --------------------------------------------------------------------------------
 
@@ -186,7 +209,9 @@ class CommandChecker:
             verdict.reason == READONLY_REASON or id(command) in self.unrestricted_ids
         )
         mentions = dict.fromkeys(text for inner in command.walk() for text in paths_in_command(inner))
-        if verdict.reason != READONLY_REASON:  # `_check_readonly` has already checked the files of a read-only command
+        if verdict.reason == READONLY_REASON:
+            self._readonly_ids.add(id(command))
+        else:  # `_check_readonly` has already checked the files of a read-only command
             touches = [touch for inner in command.walk() for touch in inner.file_accesses]
             await self._files.resolve_together([*(touch.word.text for touch in touches), *mentions])
             for touch in touches:
@@ -200,7 +225,6 @@ class CommandChecker:
         if verdict.outcome == "allow":
             words = (touch.word.text for inner in command.walk() for touch in inner.file_accesses)
             self._ask_about_matches(command, (*words, *mentions))
-        await _follow_links(self._files, command, self.unrestricted_ids)
         for host in dict.fromkeys(hosts_in_command(command)):
             self._check_host(host, only_restrictions=True)
 
@@ -209,6 +233,7 @@ class CommandChecker:
         for inner in command.walk():
             if inner.cd_target is None:
                 continue
+            await self._files.note_opened([inner.cd_target.text])
             targets = await self._files.resolve(inner.cd_target.text)
             if targets and all(t.is_inside(self.rules.place) for t in targets):
                 self.unrestricted_ids.add(id(inner))
@@ -261,17 +286,19 @@ class CommandChecker:
         """Decide about a command that no rule matches: it is allowed if it only reads in the project."""
         if not self.allow_readonly:
             return verdict
-        found = _file_reads(command, self.unrestricted_ids)
+        found = find_file_reads(command, self.unrestricted_ids)
         if found is None:
             return verdict
         own = self._files.folders
-        everywhere = list(dict.fromkeys([*own, *[f for one in found for f in await _folders_of(self._files, one)]]))
+        everywhere = list(
+            dict.fromkeys([*own, *[f for one in found for f in await find_read_folders(self._files, one)]])
+        )
         problem = await self._find_project_program(command, everywhere)
         if problem:
             return replace(verdict, reason=problem)
         try:
             for one in found:
-                self._files.folders = await _folders_of(self._files, one)
+                self._files.folders = await find_read_folders(self._files, one)
                 problem = await self._check_reading(command, one)
                 self._files.folders = own
                 if problem:
@@ -317,7 +344,7 @@ class CommandChecker:
             if word.text in self._files.too_broad_words or is_option:
                 reason = f"the word {word.source!r} may match a file that is named like an option"
                 self._add(Verdict(allowed.scope, allowed.resource, "ask", reason))
-        readings, plain = _possible_reads(command, self.unrestricted_ids)
+        readings, plain = find_possible_reads(command, self.unrestricted_ids)
         await self._files.resolve_together(plain)
         for text in plain:
             for target in [*await self._files.resolve(text), *await self._files.expand_wildcards(text)]:
@@ -325,7 +352,7 @@ class CommandChecker:
         self._ask_about_matches(command, plain)
         own = self._files.folders
         for one in readings:
-            self._files.folders = await _folders_of(self._files, one)
+            self._files.folders = await find_read_folders(self._files, one)
             texts = dict.fromkeys(word.text for word in one.paths)
             await self._files.resolve_together(texts)
             self._files.note_search(follows_links=one.deep and one.follows)
@@ -415,8 +442,10 @@ class CommandChecker:
         """Resolve a word. If the line has too many paths, deny rules apply to the spelling of the path."""
         found = await self._files.resolve(text)
         if len(found) < len(self._files.folders):
-            for folder in self._files.folders:
-                self._add(self.paths.deny_spelling(spell_word(text, self.rules.place, folder), scopes))
+            if scopes not in self._denials:
+                self._denials[scopes] = list(self.rules.path_denials(scopes))
+            for folder in self._files.folders if self._denials[scopes] else ():
+                self._add(self.paths.deny_spelling(spell_word(text, self.rules.place, folder), self._denials[scopes]))
         return found
 
     def _check_host(self, host: str, *, only_restrictions: bool) -> None:
@@ -442,84 +471,6 @@ def _split_unparsed(source: str) -> AnalyzedCommand:
     """Return the words that an unparsed line seems to contain; each may be a command."""
     words = tuple([Word(piece, piece) for piece in _RAW_WORD.findall(source)[:MAX_RAW_WORDS]])
     return AnalyzedCommand(words=(Word(source, source), *words), text=source, scan=True)
-
-
-def _file_reads(command: AnalyzedCommand, unrestricted_ids: Set[int]) -> list[FileReads] | None:
-    """Return the files that a command and its subcommands open.
-
-    Return None if any of them is not known to be read-only.
-    """
-    if id(command) in unrestricted_ids:
-        return []
-    listed = find_xargs_reads(command)
-    if listed is not None:
-        return listed
-    if not command.inner or command.required_rules != "inner" or command.unknown:
-        own = find_readonly_reads(command)
-        return None if own is None else [own]
-    found: list[FileReads] = []
-    for inner in command.inner:
-        its = _file_reads(inner, unrestricted_ids)
-        if its is None:
-            return None
-        found += its
-    return found
-
-
-def _possible_reads(command: AnalyzedCommand, unrestricted_ids: Set[int]) -> tuple[list[FileReads], dict[str, None]]:
-    """Return the files that a command is known to open, and the words that may be files if it may open others."""
-    known = _file_reads(command, unrestricted_ids)
-    if known is not None:
-        return known, {}
-    found = [found for inner in command.walk() if (found := find_recursive_read(inner))]
-    return found, dict.fromkeys(text for inner in command.walk() for text in plain_words_in_command(inner))
-
-
-async def _folders_of(files: LineFiles, one: FileReads) -> list[str | None]:
-    """Return the folders in which a command may open files."""
-    if one.folder is None:
-        return files.folders
-    targets = await files.resolve(one.folder.text)
-    return list(dict.fromkeys([target.path or None for target in targets])) or [None]
-
-
-async def _follow_links(files: LineFiles, part: AnalyzedCommand | Redirect, unrestricted_ids: Set[int]) -> None:
-    """Note the links that a part of a line creates, and whether it uses a link that the line has created before.
-
-    Paths through these links cannot be resolved before the line runs.
-    """
-    if isinstance(part, Redirect):
-        await files.resolve(part.target.text)
-        return
-    for inner in part.walk():
-        if files.created_links and not files.uses_created_link:
-            await _note_uses(files, inner, unrestricted_ids)
-        name = program_name(inner.words[0].text) if inner.words else ""
-        sources = [touch.word.text for touch in inner.file_accesses if touch.scope != "fs-write"]
-        if name in ("ln", "link") or name in ("cp", "mv", "rsync") and await _has_link(files, sources):
-            written = [touch.word for touch in inner.file_accesses if touch.scope == "fs-write"]
-            for target in [target for word in written for target in await files.resolve(word.text)]:
-                files.add_links(target.lexical, [source.rpartition("/")[2] for source in sources])
-
-
-async def _has_link(files: LineFiles, texts: Iterable[str]) -> bool:
-    """Return True if a word is a link, a path through one, or matches one: a copy of a link is a link, too."""
-    found = [target for text in texts for target in [*await files.resolve(text), *await files.expand_wildcards(text)]]
-    return any(target.real != target.lexical for target in found)
-
-
-async def _note_uses(files: LineFiles, command: AnalyzedCommand, unrestricted_ids: Set[int]) -> None:
-    """Note whether a command may use a link that the line creates."""
-    readings, plain = _possible_reads(command, unrestricted_ids)
-    for text in (*(touch.word.text for touch in command.file_accesses), *paths_in_command(command), *plain):
-        await files.resolve(text)
-    own = files.folders
-    for one in readings:
-        files.folders = await _folders_of(files, one)
-        files.note_search(follows_links=one.deep and one.follows)
-        for word in one.paths:
-            await files.resolve(word.text)
-        files.folders = own
 
 
 def _file_grant(rule: PermissionRule) -> FileGrant:

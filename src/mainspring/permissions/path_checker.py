@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from mainspring.lazy import lazy_function
 from mainspring.permissions.decisions import PermissionOutcome, Verdict
+from mainspring.permissions.path_patterns import PathPattern
 from mainspring.permissions.paths import TOO_LONG, ProjectPaths, ResolvedPath, is_too_long
 from mainspring.permissions.rule_matcher import RuleMatcher
 from mainspring.permissions.rules import PermissionRule
@@ -116,9 +117,16 @@ class PathChecker(Struct, frozen=True):
         strict = self._restrict(scope, target)
         return None if strict is None or strict.outcome == "allow" else strict
 
-    def deny_spelling(self, target: ResolvedPath, scopes: Sequence[str]) -> Verdict | None:
-        """Return the verdict of a rule that denies the spelling of a path of a command; None if no rule does."""
-        for rule, pattern, scope in self.judge.path_denials(scopes):
+    def deny_spelling(
+        self, target: ResolvedPath, denials: Iterable[tuple[PermissionRule, PathPattern, str]]
+    ) -> Verdict | None:
+        """Return the verdict of the first rule that denies the spelling of a path of a command; None if no rule does.
+
+        Args:
+            target: The path.
+            denials: The rules; see `RuleMatcher.path_denials`.
+        """
+        for rule, pattern, scope in denials:
             if target.matches_loosely(pattern, self.place):
                 return self._decision(scope, target, "deny", f"the rule {rule.text!r} denies it", rule)
         return None

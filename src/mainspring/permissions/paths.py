@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import posixpath
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import takewhile
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from mainspring.env import DirEntry
-from mainspring.env.protocol import check_in_thread
 from mainspring.env.walk import compile_rules
 from mainspring.lazy import lazy_re
 from mainspring.permissions.command_patterns import fixed_part
@@ -292,7 +289,7 @@ async def resolve_path(env: ResolvesPaths, spelled: str, place: ProjectPaths) ->
     if is_too_long(path):
         raise ValueError(TOO_LONG)
     at_home = spelled == "~" or spelled.startswith("~/")
-    lexical = _lexical("/".join(("", *place.home_spellings[-1], spelled[2:])) if at_home else spelled, place.cwd)
+    lexical = lexical_parts("/".join(("", *place.home_spellings[-1], spelled[2:])) if at_home else spelled, place.cwd)
     real = split_path(_name(env, path))
     return ResolvedPath(spelled, lexical, real, path, hidden=await place.ignore_files.ignored_by(real, lexical))
 
@@ -306,7 +303,7 @@ async def resolve_word(env: ResolvesPaths, text: str, place: ProjectPaths, cwd: 
         place: The project and the home folder.
         cwd: The folder in which the command runs; ``None`` if unknown.
     """
-    parts = _word_parts(text, place, cwd)
+    parts = word_parts(text, place, cwd)
     if parts is None:
         return _unknown_path(text)
     spelled = text
@@ -318,7 +315,7 @@ async def resolve_word(env: ResolvesPaths, text: str, place: ProjectPaths, cwd: 
     except (OSError, ValueError):  # circular links
         return ResolvedPath(spelled, parts, parts, "", unknown=True)
     if known == len(parts):
-        real, lexical = split_path(_name(env, path)), _lexical(base, "/")
+        real, lexical = split_path(_name(env, path)), lexical_parts(base, "/")
         return ResolvedPath(spelled, lexical, real, path, hidden=await place.ignore_files.ignored_by(real, lexical))
     above, real = split_path(posixpath.normpath(base)), split_path(_name(env, path))
     hidden = await place.ignore_files.ignored_by(real, above)
@@ -327,14 +324,14 @@ async def resolve_word(env: ResolvesPaths, text: str, place: ProjectPaths, cwd: 
 
 def spell_word(text: str, place: ProjectPaths, cwd: str | None) -> ResolvedPath:
     """Return the path of a word without access to files, as if it contained no link. See `resolve_word`."""
-    parts = _word_parts(text, place, cwd)
+    parts = word_parts(text, place, cwd)
     if parts is None:
         return _unknown_path(text)
     parts = split_path(posixpath.normpath("/" + "/".join(parts)))
     return ResolvedPath(text, parts, parts, "/" + "/".join(parts))
 
 
-def _word_parts(text: str, place: ProjectPaths, cwd: str | None) -> PathParts | None:
+def word_parts(text: str, place: ProjectPaths, cwd: str | None) -> PathParts | None:
     """Return the components of a word from the root; None if they are too many."""
     if is_too_long(text):
         return None
@@ -415,7 +412,8 @@ def _mask_proc_links(parts: PathParts) -> PathParts:
     return parts if link is None else (wildcards.ANY_TEXT, *parts[link + 1 :])
 
 
-def _lexical(path: str, cwd: str) -> PathParts:
+def lexical_parts(path: str, cwd: str) -> PathParts:
+    """Return the components of a path from the root, without following links."""
     return split_path(posixpath.normpath(posixpath.join(_slashes(cwd), _slashes(path))))
 
 
@@ -429,172 +427,3 @@ def _below(parts: PathParts, base: PathParts) -> PathParts | None:
 
 def _distinct(*forms: PathParts) -> tuple[PathParts, ...]:
     return tuple(dict.fromkeys(forms))
-
-
-MAX_PATHS = 500
-"""Maximum number of paths for one word; a word that matches more is not expanded."""
-
-
-@runtime_checkable
-class ListsDirectories(Protocol):
-    """An environment that can list a folder."""
-
-    async def list_dir(self, path: str) -> list[DirEntry]:
-        """The names in a folder."""
-        ...
-
-
-async def expand_wildcards(
-    env: object, parts: Sequence[str], listings: dict[str, list[DirEntry]] | None = None
-) -> list[str] | None:
-    """Return the existing paths that a word with wildcards matches.
-
-    Args:
-        env: Environment in which the command will run.
-        parts: Components from the root, wildcards as unknown pieces.
-        listings: The folders that were listed for the same line, to which others are added.
-
-    Returns:
-        Absolute paths; ``None`` if they are too many, or the environment cannot list folders.
-    """
-    if not isinstance(env, ListsDirectories):
-        return None
-    listings = {} if listings is None else listings
-    found = [""]
-    for part in parts:
-        if wildcards.is_literal(part):
-            found = [f"{path}/{part}" for path in found]
-            continue
-        following: list[str] = []
-        for path in found:
-            following += [f"{path}/{name}" for name in await _names(env, path or "/", part, listings)]
-            if len(following) > MAX_PATHS:
-                return None
-        found = following
-    return found
-
-
-async def _names(env: ListsDirectories, folder: str, part: str, listings: dict[str, list[DirEntry]]) -> list[str]:
-    if folder not in listings:
-        try:
-            listings[folder] = await env.list_dir(folder)
-        except OSError:
-            listings[folder] = []
-    pattern = part.replace(wildcards.ANY_CHAR, wildcards.ANY_TEXT).replace(wildcards.VISIBLE, wildcards.ANY_TEXT)
-    hidden = not part.startswith(wildcards.VISIBLE)
-    return [
-        e.name
-        for e in listings[folder]
-        if (hidden or not e.name.startswith(".")) and wildcards.fullmatch(pattern, e.name)
-    ]
-
-
-MAX_RESOLVED_PATHS = 300
-"""Maximum number of paths of one line that are checked. A line with more paths needs approval."""
-
-MAX_EXPANDED_PATHS = 1_000
-"""Maximum number of paths that the wildcards of one line match. The matches of further wildcards are unknown."""
-
-
-class LineFiles:
-    """The files that the words of one line name.
-
-    Args:
-        env: Environment in which the line will run.
-        place: The project and the home folder.
-        folder: The folder in which the line starts; ``None`` if unknown.
-
-    Attributes:
-        folders: The folders in which the next command may run; ``None`` for an unknown one.
-        created_links: Links that the line creates, and the paths that they hide.
-        uses_created_link: Whether a word is a path through such a link.
-        too_broad_words: Words whose wildcards match too many paths to check.
-        unsure_paths: Hidden files that wildcards match only with an option of the shell.
-        too_many: Whether the line names too many paths.
-    """
-
-    def __init__(self, env: ResolvesPaths, place: ProjectPaths, folder: str | None) -> None:
-        self.folders: list[str | None] = [folder]
-        self.created_links: set[tuple[str, ...]] = set()
-        self.uses_created_link = False
-        self.too_broad_words: set[str] = set()
-        self.unsure_paths: set[str] = set()
-        self.too_many = False
-        self._env = env
-        self._place = place
-        self._targets: dict[tuple[str, str | None], ResolvedPath] = {}
-        self._expansions: dict[tuple[str, tuple[str | None, ...]], list[ResolvedPath]] = {}
-        self._listings: dict[str, list[DirEntry]] = {}
-        self._expanded: dict[str, ResolvedPath] = {}
-
-    async def resolve_together(self, texts: Iterable[str], *, expand: bool = True) -> None:
-        """Resolve words, and the wildcards in them, in one thread: a thread for each takes much longer than the work."""
-        missing = [t for t in dict.fromkeys(texts) if any((t, folder) not in self._targets for folder in self.folders)]
-
-        async def resolve() -> None:
-            for text in missing[:MAX_RESOLVED_PATHS]:
-                await self.resolve(text)
-                if expand:
-                    await self.expand_wildcards(text)
-
-        if missing and len(self._targets) < MAX_RESOLVED_PATHS:
-            await check_in_thread(self._env, resolve)
-
-    async def resolve(self, text: str) -> list[ResolvedPath]:
-        """Return the paths of a word, one for each folder; fewer if the line names too many paths."""
-        found: list[ResolvedPath] = []
-        for folder in self.folders:
-            key = (text, folder)
-            if key not in self._targets:
-                if len(self._targets) >= MAX_RESOLVED_PATHS:
-                    self.too_many = True
-                    return found
-                self._targets[key] = await resolve_word(self._env, text, self._place, folder)
-            if self.created_links and not self.uses_created_link:
-                forms = (self._targets[key].lexical, *self._parts_above(text, folder))
-                self.uses_created_link = any(map(self._leads_through_link, forms))
-            found.append(self._targets[key])
-        return found
-
-    def add_links(self, parts: PathParts, names: Iterable[str]) -> None:
-        """Note that a command creates a link at a path, or links with these names below it."""
-        for link in (parts, *((*parts, name) for name in names)):
-            self.created_links.add(tuple(takewhile(wildcards.is_literal, link)))
-
-    def note_search(self, *, follows_links: bool) -> None:
-        """Note the search of a whole folder, which may follow the links that the line creates."""
-        self.uses_created_link |= follows_links and bool(self.created_links)
-
-    def _parts_above(self, text: str, folder: str | None) -> list[PathParts]:
-        """Return the part of a word before each ``..``: if that is a link, the rest starts where the link leads."""
-        parts = (_word_parts(text, self._place, folder) or ()) if ".." in text else ()
-        return [_lexical("/" + "/".join(parts[:end]), "/") for end, part in enumerate(parts) if part == ".."]
-
-    def _leads_through_link(self, parts: PathParts) -> bool:
-        """Return True if a path may be a link that the line creates, or a path below one."""
-        if all(map(wildcards.is_literal, parts)):
-            return any(parts[:end] in self.created_links for end in range(len(parts) + 1))
-        return any(matches(link, parts[: len(link)], allow_unknown=True) for link in self.created_links)
-
-    async def expand_wildcards(self, text: str) -> list[ResolvedPath]:
-        """Return the paths that the wildcards of a word currently match."""
-        if not wildcards.is_glob(text) or wildcards.ANY_TEXT in text:
-            return []
-        key = (text, tuple(self.folders))
-        if key not in self._expansions:
-            found: list[ResolvedPath] = []
-            for target in await self.resolve(text):
-                paths = None if target.unknown else await expand_wildcards(self._env, target.real, self._listings)
-                if paths is None or len(self._expanded) + len(paths) > MAX_EXPANDED_PATHS:
-                    self.too_broad_words.add(text)
-                    continue
-                for path in paths:
-                    if path not in self._expanded:
-                        self._expanded[path] = await resolve_word(self._env, path, self._place, None)
-                    found.append(self._expanded[path])
-                if wildcards.ANY_CHAR in text:
-                    shown = [*map(wildcards.hide_dotfiles, target.real)]
-                    visible = await expand_wildcards(self._env, shown, self._listings)
-                    self.unsure_paths.update({*paths}.difference(visible or ()))
-            self._expansions[key] = found
-        return self._expansions[key]

@@ -94,7 +94,12 @@ class PathGroup(Struct, frozen=True):
     def may_contain(self, parts: tuple[str, ...]) -> bool:
         """Return True if unknown pieces make it likely that a path matches a pattern, although `contains` is false."""
         unsure = [part for part in parts if not wildcards.is_literal(part) and part[0] not in wildcards.WILDCARDS]
-        if any(_likely(name, part) for part in unsure for name in self.single_names):
+        if any(
+            _likely(name, part)
+            for part in unsure
+            for name in self.single_names
+            if name[0] in (part[0], wildcards.ANY_CHAR)
+        ):
             return True
         found = frozenset(parts)
         return any(

@@ -50,12 +50,12 @@ class AnalyzedLine(Struct, frozen=True):
     Attributes:
         parts: Its commands and redirections, in order, including redirections of nested lines. None if the line cannot be parsed.
         problem: Why it cannot be parsed; empty if it can.
-        repeated: Positions of the parts that may run more than once.
+        unordered: Positions of parts that may run more than once, at the same time, or in another order.
     """
 
     parts: tuple[AnalyzedCommand | Redirect, ...] = ()
     problem: str = ""
-    repeated: tuple[range, ...] = ()
+    unordered: tuple[range, ...] = ()
 
     @property
     def units(self) -> tuple[AnalyzedCommand, ...]:
@@ -67,7 +67,7 @@ def analyze(text: str) -> AnalyzedLine:
     """Find the commands and files of a line, or why it cannot be parsed. Never raises."""
     try:
         analysis = _Analysis(0)
-        return AnalyzedLine(tuple(analysis.line(text)), "", tuple(analysis.repeated))
+        return AnalyzedLine(tuple(analysis.line(text)), "", tuple(analysis.unordered))
     except NotUnderstoodError as error:
         return AnalyzedLine((), str(error))
 
@@ -85,13 +85,16 @@ class _Analysis:
         self.values: VariableValues = {}
         self.looping = False
         self.nested_redirects: list[Redirect] = []
-        self.repeated: list[range] = []
-        self.runs_again = False
+        self.unordered: list[range] = []
+        self.runs_again = self.runs_in_background = False  # the commands that the current command runs
+        self.background: list[int] = []  # positions of the parts that still run while later parts run
 
     def line(self, text: str) -> list[AnalyzedCommand | Redirect]:
         tree = parse(text, hides_dotfiles=self.hides_dotfiles)
         self.values = find_values(tree)
         self.node(tree, self.piped, frozenset())
+        if self.background:
+            self._mark_unordered(self.background[0])
         return self.parts
 
     # --- the syntax tree --------------------------------------------------------------------------------------------
@@ -131,13 +134,15 @@ class _Analysis:
                 feeder = self._connect(feeder, item, start) if node.kind == "pipe" else None
                 if node.kind == "list" and isinstance(item, Simple) and not item.words:
                     certain = certain.union(name for name, _ in item.assignments)
-        if isinstance(node, Loop) or node.kind == "loop":
-            self._repeat(first)
+        if isinstance(node, Loop) or node.kind in ("loop", "pipe"):
+            self._mark_unordered(first)
+        elif node.kind == "background":
+            self.background.append(first)
         self.looping = looping
 
-    def _repeat(self, first: int) -> None:
-        """Note that the parts from a position to the last one may run more than once."""
-        self.repeated = [*(each for each in self.repeated if each.start < first), range(first, len(self.parts))]
+    def _mark_unordered(self, first: int) -> None:
+        """Note that the parts from a position to the last one may run more than once or in another order."""
+        self.unordered = [*(each for each in self.unordered if each.start < first), range(first, len(self.parts))]
 
     def check_length(self) -> None:
         if len(self.parts) > _MAX_COMMANDS:
@@ -176,13 +181,19 @@ class _Analysis:
     def simple(self, node: Simple, piped: bool, certain: frozenset[str]) -> None:
         has_input = piped or any(not r.writes for r in node.redirects)
         assigned = tuple([value for _, value in node.assignments])
-        for spelling in (*assigned, *node.words):
+        first = len(self.parts)
+        for spelling in assigned:
             self.inside(spelling, has_input, certain)
+        first_of_words = len(self.parts)
+        for spelling in node.words:
+            self.inside(spelling, has_input, certain)
+        if first < first_of_words < len(self.parts):  # shells expand the words first
+            self._mark_unordered(first)
         self.redirections(node.redirects, has_input, certain)
         fed = next((r.fed for r in reversed(node.redirects) if not r.writes and r.target is None), None)
         names = [name for name, _ in node.assignments]
         first = len(self.parts)
-        self.runs_again = False
+        self.runs_again = self.runs_in_background = False
         for words in forms((*assigned, *node.words), self.values, certain):
             self.piped = has_input
             prefix = tuple([Word(f"{n}={w.text}", f"{n}={w.source}") for n, w in zip(names, words, strict=False)])
@@ -193,7 +204,9 @@ class _Analysis:
             self.parts += self.nested_redirects  # the folder and the links of the nested code apply to them
             self.nested_redirects.clear()
         if self.runs_again:
-            self._repeat(first)
+            self._mark_unordered(first)
+        if self.runs_in_background:
+            self.background.append(first)
 
     def command(
         self, names: list[str], prefix: tuple[Word, ...], words: tuple[Word, ...], text: str, stdin_text: str | None
@@ -231,7 +244,8 @@ class _Analysis:
         deeper = self._nested(hides_dotfiles=hides_dotfiles)
         parts = deeper.line(code)
         self.nested_redirects += [p for p in parts if isinstance(p, Redirect)]
-        self.runs_again = self.runs_again or bool(deeper.repeated)
+        self.runs_again = self.runs_again or bool(deeper.unordered)
+        self.runs_in_background = self.runs_in_background or bool(deeper.background)
         return tuple(p for p in parts if isinstance(p, AnalyzedCommand))
 
     def _nested(self, *, hides_dotfiles: bool) -> _Analysis:
@@ -325,6 +339,8 @@ class _Analysis:
                 words=words, text=text, fixed=len(words), is_unrestricted=name in ("command", "time")
             )
         inner_words = words[start:]
+        if programs.has_option(words[:start], programs.BACKGROUND_OPTIONS.get(name, ())):
+            self.runs_in_background = True
         if name == "xargs":
             inner_words = _add_xargs_arguments(words[:start], inner_words)
             self.runs_again = True
@@ -348,6 +364,7 @@ class _Analysis:
         unit = deeper.analyze_words(words, "", stdin_text)
         self.nested_redirects += deeper.nested_redirects
         self.runs_again = self.runs_again or deeper.runs_again
+        self.runs_in_background = self.runs_in_background or deeper.runs_in_background
         return unit
 
     def _find(self, words: tuple[Word, ...], text: str) -> AnalyzedCommand:

@@ -58,15 +58,17 @@ def _output_operands(name: str, words: Sequence[Word], operands: list[Word]) -> 
         return operands[1:]
     if name == "zip":
         return operands[:1]
-    if name not in ("tar", "bsdtar", "gtar") or len(words) < 2:
-        return []
-    making = re.match(r"-?[A-Za-z]*[cru]", words[1].text) or programs.has_option(
-        words, ("--create", "--append", "--update")
-    )
-    if not making and not programs.has_option(words, ("-c", "-r", "-u")):
+    if name not in ("tar", "bsdtar", "gtar") or not creates_archive(words):
         return []
     bundled = re.fullmatch(r"[A-Za-z]*f[A-Za-z]*", words[1].text) is not None
     return [*words[2:3], *_file_values(words)] if bundled else _file_values(words)
+
+
+def creates_archive(words: Sequence[Word]) -> bool:
+    """Return True if ``tar`` creates or changes an archive; else it lists or unpacks one."""
+    making = ("-c", "-r", "-u", "--create", "--append", "--update")
+    bundle = len(words) > 1 and re.match(r"[A-Za-z]*[cru]", words[1].text) is not None
+    return bundle or programs.has_option(words, making)
 
 
 def _file_values(words: Sequence[Word]) -> list[Word]:

@@ -78,6 +78,8 @@ class FileReads(Struct, frozen=True):
         tracked: Whether that includes only files that git does not ignore.
         follows: Whether it follows links on the way.
         only: Name patterns that it shows, whatever ignore files contain; empty if it does not search by name.
+        omitted: Name patterns of files that it does not show, and of folders, with a slash at the end.
+        skips_hidden: Whether it shows no hidden files below its folders, unless an ignore file includes them.
         wild: Words that begin with a wildcard; the names that they match may look like options.
         plain: Whether names with spaces, quotes, and the like would be read as other names.
         git: The git command, which may run programs from a repository's settings; ``None`` for other programs.
@@ -90,6 +92,8 @@ class FileReads(Struct, frozen=True):
     tracked: bool = False
     follows: bool = False
     only: tuple[str, ...] = ()
+    omitted: tuple[str, ...] = ()
+    skips_hidden: bool = False
     wild: tuple[Word, ...] = ()
     plain: bool = False
     git: GitCommand | None = None
@@ -166,6 +170,9 @@ class _ParsedArguments:
         self._shows_names = self._shows_content = False
         self.has_pattern = False
         self.only: list[str] = []
+        self.omitted: list[str] = []
+        self.is_open = False  # whether it also shows files that match none of the name patterns
+        self.skips_hidden = reader.shows_hidden != ""
 
     @property
     def deep(self) -> bool:
@@ -209,6 +216,10 @@ class _ParsedArguments:
         self.has_pattern = self.has_pattern or name in reader.pattern_options
         if reader.shows and re.fullmatch(reader.shows, name):
             self.only.append(named or text[2:])
+            self.is_open = self.is_open or bool(self.omitted)
+        if name in reader.omits and not self.only:
+            self.omitted.append(named + "/" * name.endswith("-dir"))
+        self.skips_hidden = self.skips_hidden and re.fullmatch(reader.shows_hidden, text, re.DOTALL) is None
         content = reader.deep or reader.content
         self._shows_content = self._shows_content or re.fullmatch(content, text, re.DOTALL) is not None
         self._shows_names = self._shows_names or re.fullmatch(reader.names, text, re.DOTALL) is not None
@@ -240,9 +251,17 @@ def _read(reader: ReadonlyProgram, name: str, words: Sequence[Word]) -> FileRead
     if len(operands) > limit or (name == "tar" and any(":" in w.text for w in paths)):
         return None  # for tar, a name with a colon is on another machine
     wild = tuple(w for w in paths if wildcards.is_glob(w.text[:1]))
-    only = tuple(pattern for pattern in sorted_words.only if not pattern.startswith("!"))
+    shown = () if sorted_words.is_open else sorted_words.only
+    only = tuple(pattern for pattern in shown if not pattern.startswith("!"))
     return FileReads(
-        paths or ((_HERE,) if reader.reads_cwd else ()), sorted_words.deep, reader.tracked, reader.follows, only, wild
+        paths or ((_HERE,) if reader.reads_cwd else ()),
+        sorted_words.deep,
+        reader.tracked,
+        reader.follows,
+        only,
+        () if sorted_words.only else tuple(sorted_words.omitted),
+        sorted_words.skips_hidden and not only,
+        wild,
     )
 
 

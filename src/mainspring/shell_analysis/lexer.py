@@ -196,9 +196,12 @@ class Lexer(ABC):
                 raise uses("a '[' that is not a plain pattern such as '[abc]'")
             self.at = found.end()
             return self.wildcard
-        if self.text.startswith("**", self.at):
-            raise uses("'**', which zsh expands through folders")
-        self.at += 1
+        start = self.at
+        while self._char() == char == "*":
+            self.at += 1
+        if self.at - start > 1 and self.wildcard != wildcards.VISIBLE:
+            raise uses("'**', which zsh and some settings of bash expand through folders")
+        self.at = max(self.at, start + 1)
         return self.wildcard
 
     def _double_quoted(self) -> tuple[str | Variable | Substitution, ...]:

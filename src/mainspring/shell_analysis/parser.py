@@ -83,7 +83,7 @@ class _Parser(Lexer):
                 break
             item = self._and_or()
             separator = self._separator()
-            items.append(Block((item,), kind="loose") if separator == "&" else item)
+            items.append(Block((item,), kind="background") if separator == "&" else item)
             if not separator:
                 break
         if not items:

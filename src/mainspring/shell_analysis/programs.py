@@ -92,6 +92,10 @@ WRAPPERS: Mapping[str, Wrapper] = {
 """Programs that run the command in their arguments."""
 
 
+BACKGROUND_OPTIONS: Mapping[str, tuple[str, ...]] = {"setsid": ("-f", "--fork"), "sudo": ("-b", "--background")}
+"""Options with which a wrapper does not wait for the command that it runs."""
+
+
 SUBCOMMAND_WRAPPERS: Mapping[str, frozenset[str]] = {
     "uv": _set("run"), "poetry": _set("run"), "pipenv": _set("run"), "pdm": _set("run"), "hatch": _set("run"), "rye": _set("run"),
     "pipx": _set("run"), "pixi": _set("run"), "bundle": _set("exec"), "npm": _set("exec x"), "pnpm": _set("exec dlx"),

@@ -32,6 +32,8 @@ class ReadonlyProgram(Struct, frozen=True):
             option is one of ``content``.
         content: A regular expression for the options with which it shows the content of files in spite of one of ``names``.
         shows: A regular expression for options with a pattern of names that are shown, whatever ignore files contain.
+        omits: Options with a pattern of names that are not shown, unless one of ``shows`` follows. With ``-dir`` they are names of folders.
+        shows_hidden: A regular expression for the options with which it shows hidden files below its paths; ``""``: always.
         first: A regular expression for the first word, if that selects the action; it is not an operand.
         pattern_options: Options that replace the pattern, so that the first operand is a path.
         clusters: Whether the last of several short options in one word may use the next word as its value.
@@ -47,6 +49,8 @@ class ReadonlyProgram(Struct, frozen=True):
     names: str = r"(?!)"
     content: str = r"(?!)"
     shows: str = ""
+    omits: frozenset[str] = frozenset()
+    shows_hidden: str = ""
     first: str = ""
     pattern_options: frozenset[str] = frozenset()
     clusters: bool = False
@@ -82,7 +86,7 @@ _GREP = ReadonlyProgram(
         "--binary-files"
     ),
     operands="pattern", reads_cwd=True, deep=r"-[A-Za-z]*r[A-Za-z]*\d*|--recursive", pattern_options=_set("-e --regexp"),
-    clusters=True,
+    shows="--include", omits=_set("--exclude --exclude-dir"), clusters=True,
 )  # fmt: skip
 _RG = ReadonlyProgram(
     _options(
@@ -98,6 +102,7 @@ _RG = ReadonlyProgram(
         "--before-context --context --color --colors --max-columns"
     ),
     operands="pattern", reads_cwd=True, deep="", tracked=True, shows=r"-g.*|--i?glob",
+    shows_hidden=r"-\w*[.t].*|--(?:hidden|type)(?:=.*)?",
     pattern_options=_set("-e --regexp --files --type-list"), clusters=True,
 )  # fmt: skip
 

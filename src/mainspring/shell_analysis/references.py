@@ -73,6 +73,8 @@ _COMMANDS = frozenset("command cmd commands script line args argv arguments code
 """Names of arguments that contain commands or code."""
 _IN_CODE = lazy_re(r"[\w./~\x02-]*[./][\w./-]*")
 _OPTIONS = lazy_re(r"-[A-Za-z0-9]{1,5}")
+_OMITS = ("--exclude=", "--exclude-dir=")
+"""Options with names of files that a program does not open."""
 _PLAIN = lazy_re(r"[^\s./~]+")
 _NETWORK = frozenset("curl wget ssh scp sftp nc ncat telnet ftp ping http https xh".split())
 
@@ -95,7 +97,7 @@ def plain_words_in_command(unit: AnalyzedCommand) -> Iterator[str]:
 
 
 def _in_word(text: str) -> Iterator[str]:
-    if len(text) > MAX_PATH or "\n" in text:
+    if len(text) > MAX_PATH or "\n" in text or text.startswith(_OMITS):
         return
     pieces = {text, *_PIECES.split(text)}
     bundled = _OPTIONS.match(text)  # the value may begin after each letter

@@ -105,7 +105,7 @@ class Block(Struct, frozen=True):
         items: The commands.
         redirects: The redirections of the whole block.
         kind: ``list`` if each item runs after the previous one in the same shell, ``pipe`` for a pipeline, ``subshell``, ``loop`` for
-            ``while`` and ``until``, ``loose`` if items may be skipped or run in a separate process.
+            ``while`` and ``until``, ``background`` if it runs while the next commands run, ``loose`` if items may be skipped.
     """
 
     items: tuple[Node, ...]

@@ -179,7 +179,7 @@ class SkillStateFile:
                 new = _update_entry(old, name, edit)
                 if new != old:
                     text = msgspec.json.format(msgspec.json.encode(_File(skills=dict(sorted(new.items()))))).decode()
-                    write_text_atomically(file, f"{text}\n")
+                    write_text_atomically(Path(os.path.realpath(file)), f"{text}\n")
         except LockTimeoutError as error:
             raise ConfigError(str(error)) from None
         except OSError as error:

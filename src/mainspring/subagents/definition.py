@@ -64,6 +64,9 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
 _MAX_BYTES = 256 * 1024
 """Maximum size of a definition file in bytes: its text is a system prompt."""
 
+_MAX_FOLDERS = 100
+"""Maximum number of folders that are searched: a link may lead to any folder."""
+
 
 _PROJECT_FOLDERS = (".agents/agents", ".agent/agents")
 _INHERITED = ("", "inherit", "default")
@@ -95,7 +98,7 @@ def load_definitions(
     If a name is defined twice, the project's definition wins, then that of the first folder.
 
     Args:
-        user: The user's own folders, each with ``*.md`` files.
+        user: The user's own folders, each with ``*.md`` files, also in subfolders.
         project: The root of a project; ``.agents/agents`` and ``.agent/agents`` in it are read.
         trusted: Whether the user trusts the project. Its definitions are instructions to a model, so without trust they are
             listed as skipped and not used.
@@ -183,13 +186,17 @@ _BEHAVIOR = _FileBehavior.__struct_fields__
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    try:
-        entries = sorted(folder.iterdir())
-    except OSError:  # the folder is missing or unreadable: it has no definitions
-        return
-    for path in entries:
-        if path.suffix == ".md" and os.path.isfile(path):
-            yield path
+    """Return the Markdown files below a folder, also through links; a missing or unreadable folder has none."""
+    seen: set[str] = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen or len(seen) == _MAX_FOLDERS:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        paths = [Path(place, name) for name in sorted(names) if name.endswith(".md") and name.lower() != "readme.md"]
+        yield from (path for path in paths if os.path.isfile(path))
 
 
 def _read(path: Path) -> str:

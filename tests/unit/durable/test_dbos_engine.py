@@ -5,6 +5,7 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,7 @@ async def test_process_allows_one_worker_and_many_clients(tmp_path: Path) -> Non
 
 
 @durable_on_sqlite
-async def test_temporary_database_failure_does_not_end_a_run(tmp_path: Path) -> None:
+async def test_temporary_database_failure_does_not_end_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "runs.db"
     answering, started = asyncio.Event(), asyncio.Event()
     model = ScriptedModel(ScriptedCall("wait"), "Hello.")
@@ -85,7 +86,17 @@ async def test_temporary_database_failure_does_not_end_a_run(tmp_path: Path) -> 
     async with DurableWorker(engine, {"a": make_slow_agent}) as agents:
         run = await agents.start("a", "Hi.")
         await started.wait()
-        breaking = sqlite3.connect(path)
+        client = await engine.open()
+        resume = client.resume_workflow
+        unreleased: list[int] = []  # attempts when the run is resumed
+
+        def record_unreleased(*arguments: Any, **options: Any) -> Any:
+            with closing(sqlite3.connect(path)) as connection:
+                unreleased.extend(connection.execute("select held from mainspring_claims").fetchone())
+            return resume(*arguments, **options)
+
+        monkeypatch.setattr(client, "resume_workflow", record_unreleased)
+        breaking = sqlite3.connect(path, timeout=120)
         breaking.execute("alter table mainspring_claims rename to away")
         breaking.commit()
         answering.set()
@@ -97,6 +108,7 @@ async def test_temporary_database_failure_does_not_end_a_run(tmp_path: Path) -> 
         breaking.commit()
         breaking.close()
         assert (await run.result(timeout=120)).text == "Hello."
+        assert unreleased == [0]
 
 
 @durable_on_sqlite

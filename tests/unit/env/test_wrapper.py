@@ -12,10 +12,11 @@ from mainspring.env.beneath import RealPath
 from mainspring.env.protocol import BatchReader, FolderInspector, PathNaming
 from mainspring.env.sandbox import SandboxEnv
 from mainspring.env.wrapper import EnvWrapper
+from mainspring.permissions.git_history import Runs
 from mainspring.permissions.git_repository import ReadsFolders, _StartsLocally as StartsLocally
-from mainspring.permissions.paths import ListsDirectories, ReadsFiles
+from mainspring.permissions.line_files import ListsDirectories
+from mainspring.permissions.paths import ReadsFiles
 from mainspring.permissions.programs import LocatesPrograms, SearchesPrograms
-from mainspring.permissions.recursive_reads import Runs
 
 Decision = Literal["own", "inner", "none"]
 """The class defines the method itself, uses that of the wrapped environment (`SandboxEnv`: of `LocalEnv`), or does not have it."""

@@ -1,8 +1,8 @@
 """Stopping a run: an abort, a cancellation, and the time limit end it quickly, and every call has its result."""
 
 import asyncio
-import time
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
@@ -26,7 +26,7 @@ from mainspring.loop.hooks import (
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelRequest, RetryConfig
 from mainspring.testing.scripted_model import Reply, ScriptedModel
-from mainspring.tools import tool
+from mainspring.tools import Tool, tool
 from tests.unit.loop.harness import (
     Script,
     as_message,
@@ -47,15 +47,21 @@ async def look(key: str) -> str:
     return f"value of {key}"
 
 
-@tool
-async def stubborn() -> str:
-    """Continue after a cancellation."""
-    for _ in range(6):
-        try:
-            await asyncio.sleep(0.05)
-        except asyncio.CancelledError:
-            continue
-    return "done after all"
+@pytest.fixture
+async def stubborn() -> AsyncGenerator[Tool]:
+    """Yield a tool that continues after a cancellation, until the test has ended."""
+    test_ended = asyncio.Event()
+
+    @tool
+    async def stubborn() -> str:
+        """Continue after a cancellation."""
+        while not test_ended.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await test_ended.wait()
+        return "done after all"
+
+    yield stubborn
+    test_ended.set()
 
 
 def make_blocking_handler(called: asyncio.Event) -> Callable[[Any], Any]:
@@ -68,11 +74,10 @@ def make_blocking_handler(called: asyncio.Event) -> Callable[[Any], Any]:
     return wait
 
 
-async def stop_run(agent: CoreAgent, when: asyncio.Event, *, by: str = "abort") -> float:
-    """Stop a run once ``when`` is set, and return how many seconds it took to end."""
+async def stop_run(agent: CoreAgent, when: asyncio.Event, *, by: str = "abort") -> None:
+    """Stop a run once ``when`` is set, and wait for its end."""
     run = asyncio.ensure_future(agent.run("go"))
     await when.wait()
-    started = time.monotonic()
     if by == "abort":
         agent.abort("enough")
         agent.abort("more than enough")
@@ -83,7 +88,6 @@ async def stop_run(agent: CoreAgent, when: asyncio.Event, *, by: str = "abort") 
         with pytest.raises(asyncio.CancelledError):
             await run
     assert not agent.running
-    return time.monotonic() - started
 
 
 @pytest.mark.covers("AGT-25")
@@ -95,17 +99,17 @@ async def test_stopped_run_ends_although_a_handler_never_returns(hook: Any, by: 
     agent.on(hook, make_blocking_handler(called))
     ended: list[str] = []
     agent.on(SessionEnd, lambda ctx: ended.append(ctx.status))
-    assert await stop_run(agent, called, by=by) < 1
+    await stop_run(agent, called, by=by)
     assert ended == ["aborted"]
     assert_results_follow_calls(agent.messages)
 
 
 @pytest.mark.covers("AGT-25", "TEX-31")
-async def test_tool_that_ignores_an_abort_is_abandoned() -> None:
+async def test_tool_that_ignores_an_abort_is_abandoned(stubborn: Tool) -> None:
     started = asyncio.Event()
     agent = make_agent(Script(tool_call_reply("stubborn"), text_reply("never")), tools=[stubborn], behavior=QUICK)
     agent.subscribe(lambda e: started.set() if e.type == "tool_execution_start" else None)
-    assert await stop_run(agent, started) < 0.25
+    await stop_run(agent, started)
     assert_results_follow_calls(agent.messages)
     assert "Aborted" in as_message(agent.messages[-1]).tool_results[0].text
 
@@ -131,7 +135,7 @@ async def test_cancellation_in_a_hook_keeps_results_and_calls_later_handlers(hoo
         assert len(agent.messages) == 3, "the received response is kept"
 
 
-async def test_cancellation_during_an_abort_raises_cancelled_error() -> None:
+async def test_cancellation_during_an_abort_raises_cancelled_error(stubborn: Tool) -> None:
     started = asyncio.Event()
     agent = make_agent(Script(tool_call_reply("stubborn"), text_reply("never")), tools=[stubborn], behavior=QUICK)
     agent.on(ToolCallsReceived, lambda ctx: started.set())
@@ -173,7 +177,7 @@ async def test_abort_keeps_a_dequeued_steering_message() -> None:
 
 @pytest.mark.covers("BYD-20")
 @pytest.mark.parametrize("where", ["model", "tool", "gate", "retry"])
-async def test_time_limit_applies_to_every_kind_of_wait(where: str) -> None:
+async def test_time_limit_applies_to_every_kind_of_wait(stubborn: Tool, where: str) -> None:
     script: dict[str, Any] = {
         "model": [text_reply("so slow", hang_after=3)],
         "tool": [tool_call_reply("stubborn")],
@@ -185,10 +189,10 @@ async def test_time_limit_applies_to_every_kind_of_wait(where: str) -> None:
         agent.on(ToolGate, make_blocking_handler(asyncio.Event()))
     ended: list[Any] = []
     agent.on(SessionEnd, lambda ctx: ended.append((ctx.status, ctx.error)))
-    started = time.monotonic()
-    behavior = LoopOptions(max_seconds=0.05, abort_grace=0.01, retry=RetryConfig(base_delay_seconds=9, jitter=0))
+    behavior = LoopOptions(
+        max_seconds=1, abort_grace=0.01, retry=RetryConfig(base_delay_seconds=600, max_delay_seconds=600, jitter=0)
+    )
     result = await agent.run("go", behavior=behavior)
-    assert time.monotonic() - started < 0.25
     assert (result.status, result.error, ended) == ("max_seconds", None, [("max_seconds", None)])
     assert_results_follow_calls(agent.messages)
     if where == "model":
@@ -197,8 +201,8 @@ async def test_time_limit_applies_to_every_kind_of_wait(where: str) -> None:
 
 async def test_time_limit_timer_stops_when_the_run_ends() -> None:
     agent = make_agent(Script(text_reply("a"), tool_call_reply("look", key="a"), text_reply("b")), tools=[look])
-    await agent.run("go", behavior=LoopOptions(max_seconds=0.02))
-    agent.on(ToolGate, lambda ctx: asyncio.sleep(0.04))
+    await agent.run("go", behavior=LoopOptions(max_seconds=1))
+    agent.on(ToolGate, lambda ctx: asyncio.sleep(1.2))
     assert (await agent.run("go")).status == "completed"
 
 

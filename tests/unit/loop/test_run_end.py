@@ -42,11 +42,11 @@ def make_slow_handler(hook: Any, seconds: float) -> dict[Any, Any]:
 
 
 async def test_error_after_the_time_limit_is_raised() -> None:
-    agent = make_agent(Script(text_reply("")), hooks=make_slow_handler(TurnAfter, 0.03))
+    agent = make_agent(Script(text_reply("")), hooks=make_slow_handler(TurnAfter, 1.2))
     ended: list[Any] = []
     agent.on(SessionEnd, ended.append)
     with pytest.raises(AgentProviderError, match="neither text nor a tool call") as caught:
-        await agent.run("go", behavior=LoopOptions(max_seconds=0.01, max_repairs=0))
+        await agent.run("go", behavior=LoopOptions(max_seconds=1, max_repairs=0))
     assert caught.value.outcome is not None
     assert caught.value.outcome.status == ended[0].status == "error"
     assert ended[0].error is caught.value
@@ -66,7 +66,7 @@ async def test_cancellation_after_the_time_limit_is_raised() -> None:
         return "late"
 
     agent = make_agent(Script(tool_call_reply("stubborn")), tools=[stubborn])
-    run = asyncio.ensure_future(agent.run("go", behavior=LoopOptions(max_seconds=0.01, abort_grace=5)))
+    run = asyncio.ensure_future(agent.run("go", behavior=LoopOptions(max_seconds=1, abort_grace=5)))
     await expired.wait()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -77,9 +77,9 @@ async def test_cancellation_after_the_time_limit_is_raised() -> None:
 async def test_abort_before_the_time_limit_is_an_abort() -> None:
     started = asyncio.Event()
     agent = make_agent(
-        Script(text_reply("slow", hang_after=1, started=started)), hooks=make_slow_handler(TurnAfter, 0.03)
+        Script(text_reply("slow", hang_after=1, started=started)), hooks=make_slow_handler(TurnAfter, 1.2)
     )
-    run = asyncio.ensure_future(agent.run("go", behavior=LoopOptions(max_seconds=0.02, abort_grace=1)))
+    run = asyncio.ensure_future(agent.run("go", behavior=LoopOptions(max_seconds=1, abort_grace=60)))
     await started.wait()
     agent.abort("by hand")
     with pytest.raises(AgentAbortedError, match="by hand"):

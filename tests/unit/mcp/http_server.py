@@ -31,6 +31,8 @@ class HttpServer:
         requests: Received requests as method, path, and headers.
         versions: Supported versions; others are refused, see ``refuses_version_in``. Empty if all versions are supported.
         token_status, token_fields: HTTP status of a successful token response, and fields that replace those in it.
+        called: The response to calls; by default, that of the tool.
+        refuses_resource: True if a refresh with the parameter ``resource`` is refused.
         notified: The response to notifications.
         refuses_version_in: ``header``, ``status`` (of the handshake), or ``error`` (a response of the protocol).
     """
@@ -54,7 +56,10 @@ class HttpServer:
         self.versions: tuple[str, ...] = ()
         self.refuses_version_in = ""
         self.token_status = 200
+        self.refuses_resource = False
+        self.refused_resources = 0
         self.token_fields: dict[str, Any] = {}
+        self.called: tuple[int, dict[str, str], Any] | None = None
         self.notified: tuple[int, dict[str, str], Any] = (202, {}, None)
 
     @property
@@ -139,7 +144,7 @@ class HttpServer:
             return self.notified
         if method == "tools/list":
             return result({"tools": [TOOL]})
-        return result(
+        return self.called or result(
             {
                 "content": [
                     {"type": "text", "text": f"{params['arguments'].get('text')} {headers.get('x-own', '')}".strip()}
@@ -183,6 +188,9 @@ class HttpServer:
 
     def _token(self, form: dict[str, str]) -> tuple[int, dict[str, str], Any]:
         if form["grant_type"] == "refresh_token":
+            self.refused_resources += "resource" in form and self.refuses_resource
+            if "resource" in form and self.refuses_resource:
+                return 400, {}, {"error": "invalid_request"}
             if form["refresh_token"] != f"refresh-{self.refreshes}":
                 return 400, {}, {"error": "invalid_grant"}
             self.refreshes += 1

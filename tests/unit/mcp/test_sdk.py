@@ -136,6 +136,24 @@ async def test_http_error_is_explained(status: int, text: str, reason: str) -> N
         assert caught.value.reason == reason
 
 
+@pytest.mark.parametrize(
+    ("called", "text"),
+    [
+        ((500, {}, {"error": "no disk"}), r'^MCP server \'server\': returned HTTP 500 \(\{"error": "no disk"\}\)$'),
+        ((502, {}, None), r"^MCP server 'server': returned HTTP 502$"),
+        ((200, {}, {"jsonrpc": "2.0", "id": 2}), "the response violates the protocol"),
+    ],
+)
+async def test_error_of_a_call_names_the_status_and_the_connection_continues(called: Any, text: str) -> None:
+    async with HttpServer().running() as server, connect_mcp(server.url) as web:
+        server.called = called
+        for _ in range(2):
+            with pytest.raises(McpError, match=text):
+                await web.call("echo", {"text": "1"})
+        server.called = None
+        assert text_of(await web.call("echo", {"text": "2"})) == "2"
+
+
 async def test_unreachable_host_is_reported() -> None:
     with pytest.raises(McpError, match="cannot reach http://127.0.0.1:9/mcp") as caught:
         async with connect_mcp("http://127.0.0.1:9/mcp"):
@@ -325,6 +343,17 @@ async def test_token_responses_that_deviate_from_the_standard_are_read(tmp_path:
         assert stored.get("refresh_token", "refresh-0").startswith("refresh-")
         assert stored["token_type"] == "Bearer"
         assert stored.get("scope") in (None, "read", "read write")
+
+
+async def test_refresh_is_repeated_without_the_resource_if_the_server_does_not_know_it(tmp_path: Path) -> None:
+    async with HttpServer(login=True).running() as server:
+        config = McpServerConfig(name="web", transport="http", url=server.url)
+        assert await login_mcp(config, tmp_path, show=Browser(server).show, browser=False)
+        server.refuses_resource = True
+        async with connect_mcp(config, tokens=tmp_path) as web:
+            server.tokens.clear()
+            assert text_of(await web.call("echo", {"text": "1"})) == "1"
+    assert (server.refused_resources, server.refreshes) == (1, 1)
 
 
 async def test_token_response_can_be_a_form_and_an_error_in_it_is_named() -> None:

@@ -11,7 +11,15 @@ import pytest
 from mainspring import Agent
 from mainspring.errors import ContextExceededError, ModelError
 from mainspring.events import Notice
-from mainspring.messages import ImageBlock, Message, TextBlock, ToolDefinition, ToolResultBlock, ToolUseBlock
+from mainspring.messages import (
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolDefinition,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from mainspring.models import HttpModel
 from mainspring.models.port import ModelInfo, ModelRequest, Sampling
 from mainspring.models.profile import ModelProfile
@@ -480,6 +488,53 @@ async def test_failure_that_passes_removes_no_tools(status: int, error: str, is_
     assert len(host.requests) == 2
     assert all("tools" in body for body in host.requests)
     assert not notes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The `reasoning_content` in the thinking mode must be passed back to the API.",
+        "thinking is enabled but reasoning_content is missing in assistant tool call message at index 1",
+        "Missing `reasoning_content` field in the assistant message at message index 1.",
+    ],
+)
+async def test_host_that_requires_reasoning_in_each_message_gets_it(text: str) -> None:
+    def refuse(body: Any) -> Any:
+        lacks = any(m["role"] == "assistant" and not m.get("reasoning_content") for m in body["messages"])
+        return {"error": {"message": text}} if lacks else None
+
+    host, notes = Host(refuse), list[str]()
+    http_model = create_http_model(host)
+    history = [
+        Message.user("Look"),
+        Message.assistant([ToolUseBlock("c1", "look")], provider="host", model="m1"),
+        Message.user([ToolResultBlock("c1", "look", "A")]),
+        Message.assistant([ThinkingBlock("Hm.", "reasoning_content"), TextBlock("Blue.")], provider="host", model="m1"),
+        Message.user("Sure?"),
+    ]
+
+    for _ in range(2):
+        await http_model.complete(ModelRequest(history, tools=[LOOK], warn=notes.append))
+
+    assert len(host.requests) == 3
+    assert [m.get("reasoning_content") for m in host.requests[-1]["messages"] if m["role"] == "assistant"] == [
+        " ",
+        "Hm.",
+    ]
+    assert not notes
+
+
+async def test_refusal_without_words_that_passes_removes_nothing() -> None:
+    failures = iter([{"error": {"message": "Bad Request"}}])
+    host = Host(lambda body: next(failures, None))
+    http_model, notes = create_http_model(host), list[str]()
+    before = http_model.profile
+
+    await http_model.complete(create_request(warn=notes.append, temperature=0.5, thinking="high", schema=SCHEMA))
+
+    assert host.requests[0] == host.requests[-1]
+    assert len(host.requests) == 3
+    assert (http_model.profile, notes) == (before, [])
 
 
 @pytest.mark.parametrize(

@@ -375,6 +375,20 @@ async def test_prompt_that_is_too_long_is_recognized_without_a_number(text: str)
     assert model.info.context_window is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Upstream returned HTTP 400. Input exceeds the context window: {"message": "max_tokens must be at least 1, got -736", "code": 400}',
+        "Error code: 413 - the prompt exceeds the context window (status 400)",
+        "code=500, the response exceeds max_tokens, status_code: 422",
+    ],
+)
+def test_status_is_not_a_limit(text: str) -> None:
+    limits = parse_limits(text, SENT, 9000)
+
+    assert (limits.context_window, limits.max_output_tokens, limits.prompt_tokens) == (None, None, None)
+
+
 def test_rate_limit_is_not_a_window() -> None:
     limits = parse_limits(
         "Rate limit reached: Limit 30000, Used 29000, Requested 18000 (HTTP 429, groq, api.groq.com)", SENT

@@ -44,7 +44,14 @@ SECRET = {
     "x": "",
     "out/o": "",
 }
-LINKS = {"escape": "/etc", "passwd": "/etc/passwd", "hidden": ".env", "secret_link": "private", "out_link": "/tmp"}
+LINKS = {
+    "escape": "/etc",
+    "passwd": "/etc/passwd",
+    "hidden": ".env",
+    "secret_link": "private",
+    "out_link": "/tmp",
+    "dirs/l": "/etc",
+}
 
 READING = [line for line in (DATA / "reading.txt").read_text().splitlines() if line and not line.startswith("#")]
 GROUPS: dict[str, dict[str, Any]] = tomllib.loads((DATA / "bypass.toml").read_text())

@@ -135,7 +135,7 @@ async def test_history_too_long_to_check_asks(tmp_path: Path, monkeypatch: pytes
     slow = tmp_path / "bin" / "git"
     slow.write_text("#!/bin/sh\nexec sleep 20\n")
     slow.chmod(0o755)
-    monkeypatch.setattr("mainspring.permissions.recursive_reads.MAX_SECONDS", 0.1)
+    monkeypatch.setattr("mainspring.permissions.git_history.MAX_SECONDS", 0.1)
 
     decision = await decide_line("git log -p", env)
     assert decision.outcome == "ask"
@@ -166,7 +166,7 @@ async def test_git_command_with_unknown_files_asks(line: str, reason: str, tmp_p
 
 async def test_git_command_with_too_many_files_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     env = LocalEnv(str(make_repository(tmp_path, ":")))
-    monkeypatch.setattr("mainspring.permissions.recursive_reads._MAX_FILES", 1)
+    monkeypatch.setattr("mainspring.permissions.git_history._MAX_FILES", 1)
 
     assert (await decide_line("git show HEAD -- src", env)).outcome == "allow"
     assert "too long to check" in (await decide_line("git log -p", env)).reason

@@ -232,7 +232,7 @@ async def test_wildcard_that_matches_too_many_files_asks(options: dict[str, Any]
 
 @pytest.mark.covers("SEC-01")
 async def test_allowed_commands_with_too_many_matches_of_wildcards_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.permissions.paths.MAX_EXPANDED_PATHS", 2)
+    monkeypatch.setattr("mainspring.permissions.line_files.MAX_EXPANDED_PATHS", 2)
     env = MemoryEnv({"a1": "", "a2": "", "b": "", ".agentignore": "b\n"})
 
     for line in ("ls a*; echo b*", "ls a*; tar cf x.tar b*", "ls a*; cat b*"):

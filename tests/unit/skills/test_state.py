@@ -52,6 +52,16 @@ def test_only_the_owner_can_access_the_file(tmp_path: Path) -> None:
     assert json.loads((folder / STATE_FILE_NAME).read_text())["version"] == 1
 
 
+def test_file_that_is_a_link_stays_one(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "dotfiles" / "state.json"
+    elsewhere.parent.mkdir()
+    elsewhere.write_text('{"version": 1}')
+    (tmp_path / STATE_FILE_NAME).symlink_to(elsewhere)
+    SkillStateFile(tmp_path).set_enabled("a", False)
+    assert (tmp_path / STATE_FILE_NAME).is_symlink()
+    assert '"a"' in elsewhere.read_text()
+
+
 @pytest.mark.covers("SKL-36")
 def test_concurrent_writes_lose_nothing(tmp_path: Path) -> None:
     def write_state(number: int) -> None:

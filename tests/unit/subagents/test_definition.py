@@ -105,6 +105,20 @@ def test_definitions_of_a_project_require_trust(tmp_path: Path) -> None:
     assert "max_turns" in reasons["broken"]
 
 
+def test_definitions_in_subfolders_and_behind_links_are_read_once(tmp_path: Path) -> None:
+    elsewhere = write_files(tmp_path / "elsewhere", linked="L", one="1")
+    folder = write_files(tmp_path / "agents", top="T", README="About these agents")
+    write_files(folder / "team" / "deep", nested="N")
+    write_files(folder / ".hidden", hidden="H")
+    (folder / "shared").symlink_to(elsewhere)
+    (folder / "file.md").symlink_to(elsewhere / "one.md")
+    (folder / "loop").symlink_to(folder)
+    (folder / "gone").symlink_to(tmp_path / "gone")
+    found = load_definitions(user=[folder])
+    assert [d.name for d in found.definitions] == ["file", "linked", "nested", "one", "top"]
+    assert found.skipped == ()
+
+
 def test_invalid_files_are_skipped_with_a_reason(tmp_path: Path) -> None:
     folder = write_files(tmp_path, binary=b"\xff\xfe\x00", large="x" * 300_000, fine="ok")
     (folder / "notes.txt").write_text("not Markdown")

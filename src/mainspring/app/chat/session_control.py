@@ -422,7 +422,7 @@ def _fork_point(session: Session, entry: str) -> str:
 
 
 def _describe_running(jobs: Sequence[Job], since: datetime) -> str:
-    """Return a note about the running jobs that started after a prompt, which a rewind does not stop; empty if there are none."""
+    """Return a note about the running jobs that started after a prompt, which a rewind does not stop; empty without any."""
     now = datetime.now(since.tzinfo)
     started = [job for job in jobs if now - timedelta(seconds=job.seconds) >= since]
     if not started:

@@ -380,7 +380,8 @@ def open_session(
             session = Session.latest(cwd, home=home, if_locked="fork", options=how)
         except SessionError as error:
             raise SessionError(
-                f"Cannot continue: {error} Omit --continue to start a session, or choose one with --session ID."
+                f"Cannot continue: {error} Omit --continue to start a session, or choose one of another folder with --session ID "
+                "(`mainspring sessions --all` lists them)."
             ) from error
     else:
         return Session.create(cwd, home=home, options=how)

@@ -324,11 +324,11 @@ def _submit_answer(screen: Screen, event: KeyPressEvent) -> None:
 
 def _burst(screen: Screen, bursts: PasteDetector, event: KeyPressEvent) -> None:
     """Insert a burst of text. Neither the burst nor the Enter at its end answers a question."""
-    bursts.text(event.data)
     screen.set_typing(True)
     dialog = screen.dialog
     request = dialog is not None and dialog.text_request is None
     (screen.buffer if request else event.current_buffer).insert_text(event.data)
+    bursts.text(event.data, time.monotonic())
 
 
 def _tab(inputs: InputActions, event: KeyPressEvent) -> None:

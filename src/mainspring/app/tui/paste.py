@@ -130,8 +130,9 @@ class PasteDetector:
         self._last = now
         self._keys += 1
 
-    def text(self, text: str) -> None:
-        """Note the text of a burst, whose key was noted before."""
+    def text(self, text: str, now: float) -> None:
+        """Note the text of a burst, whose key was noted before, after its insertion: on a slow machine, that takes longer than the gap."""
+        self._last = now
         self._keys += len(text) - 1
         self._lines += text.count("\n")
 

@@ -22,7 +22,7 @@ from mainspring.app.workspace.custom_commands.definition import (
     read_command,
 )
 from mainspring.app.workspace.custom_commands.expansion import scripts_in
-from mainspring.app.workspace.instructions import outside_imports
+from mainspring.app.workspace.instructions import find_instruction_file, outside_imports
 from mainspring.app.workspace.paths import PROJECT_FOLDER, SETTINGS_FILE, find_repository
 from mainspring.app.workspace.settings import InstructionSettings
 from mainspring.errors import ConfigError
@@ -133,9 +133,9 @@ def _definitions(folder: Path) -> Iterator[ActiveContent]:
 def _instructions(folder: Path) -> Iterator[ActiveContent]:
     """Find instruction files that import files from outside the project into the prompt."""
     for name in InstructionSettings().files:
-        file = folder / name
-        outside = outside_imports(file, find_repository(folder) or folder)
-        if outside:
+        file = find_instruction_file(folder, name)
+        outside = outside_imports(file, find_repository(folder) or folder) if file else []
+        if file and outside:
             yield _act(file, [f"the prompt gets {path}" for path in outside])
 
 

@@ -154,8 +154,7 @@ class InstructionReader:
 
     def _in_folder(self, folder: Path) -> Path | None:
         """Return the first instruction file in a folder."""
-        # `Path.is_file` raises an error if the folder is not accessible.
-        return next((folder / name for name in self._settings.files if os.path.isfile(folder / name)), None)
+        return next((file for name in self._settings.files if (file := find_instruction_file(folder, name))), None)
 
     async def _with_imports(
         self, path: Path, origin: Origin, notes: list[str], known: set[str], *, trusted: bool
@@ -202,6 +201,14 @@ class InstructionReader:
         """Return the real path of a file, if it is one, and whether it is inside the project."""
         real = Path(os.path.realpath(path))
         return real if os.path.isfile(real) else None, real.is_relative_to(os.path.realpath(self.root))
+
+
+def find_instruction_file(folder: Path, name: str) -> Path | None:
+    """Return the file with a name in a folder, also in capitals or lowercase (``AGENTS.MD``, ``agents.md``); None without one. Blocks."""
+    stem, dot, suffix = name.rpartition(".")
+    names = dict.fromkeys((name, f"{stem}{dot}{suffix.upper()}", name.upper(), name.lower()))
+    # `Path.is_file` raises an error if the folder is not accessible.
+    return next((folder / each for each in names if os.path.isfile(folder / each)), None)
 
 
 class _LoadedFile(Struct, frozen=True):

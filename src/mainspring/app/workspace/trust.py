@@ -171,9 +171,8 @@ class TrustStore:
                 old = self.list()
                 new = tuple(sorted(edit(old), key=lambda t: t.folder))
                 if new != old:
-                    write_text_atomically(
-                        self._file, msgspec.json.format(msgspec.json.encode(_File(new))).decode() + "\n"
-                    )
+                    text = msgspec.json.format(msgspec.json.encode(_File(new))).decode()
+                    write_text_atomically(Path(os.path.realpath(self._file)), f"{text}\n")
         except LockTimeoutError as error:
             raise ConfigError(str(error)) from None
         except OSError as error:

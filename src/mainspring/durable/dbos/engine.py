@@ -232,8 +232,9 @@ class DbosEngine:
                 attempt.stop()
         client = await self.open()
         for run_id, queue in list(self._given_back.items()):
-            await self.run_in_thread(client.resume_workflow, run_id, queue_name=queue)
+            # Released first: otherwise, the next attempt may start in between and count this one as a crash.
             await self.run_in_thread(self.tables.release, run_id)
+            await self.run_in_thread(client.resume_workflow, run_id, queue_name=queue)
             del self._given_back[run_id]
 
     async def _recover_dead_workers(self) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from mainspring.lazy import lazy_re
 from mainspring.models.codec.unsupported import (
     is_unsupported_parameter,
     parse_supported_efforts,
@@ -27,12 +28,19 @@ _REFUSABLE: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 """Patterns of rejected fields, and the change for each."""
 
+_REASONING_MISSING = lazy_re(
+    r"missing\W+(?:field\W+)?reasoning_content|reasoning_content\b.{0,60}(?:passed back|missing|required|must be (?:provided|included|present|returned))"
+)
+"""Matches a text about a message without its reasoning, which DeepSeek and Moonshot require."""
+
 
 def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
     """Return profiles without the rejected field, the most likely first; none if the text mentions no field."""
     text = refusal.lower()
     if re.search(r"tool.?call.?id|length of 9", text):
         yield with_capabilities(profile, "chat_completions", {"short_ids": True})
+    if _REASONING_MISSING.search(text):
+        yield with_capabilities(profile, "chat_completions", {"reasoning": "always"})
     if "signature" in text or "thinking block" in text:
         yield with_capabilities(profile, "chat_completions", {"reasoning": "none"})
     if not is_unsupported_parameter(text):

@@ -438,10 +438,12 @@ class PartTrials:
                 yield _Trial(changed, _IMAGES)
             yield from self._one_by_one(profile, [_IMAGES])
 
-    def _one_by_one(self, profile: ModelProfile, parts: Sequence[_Part]) -> Iterator[_Trial]:
+    def _one_by_one(
+        self, profile: ModelProfile, parts: Sequence[_Part], *, is_repeated: bool = False
+    ) -> Iterator[_Trial]:
         """Yield a trial without each part; a run loses its tools only if the same request failed twice."""
         for part in parts:
-            if part is _TOOLS and self._request.tools and not self._is_repeated:
+            if part is _TOOLS and self._request.tools and not (self._is_repeated or is_repeated):
                 yield _Trial(profile, is_repeat=True)
             yield _Trial(_without(self._protocol.name, profile, part), part)
 
@@ -464,16 +466,21 @@ class PartTrials:
                 accepted = changed
                 break
         if accepted is not None:  # A refusal of a single part is not billed, and one of them is the cause.
-            yield from self._single_parts(profile, [part for part in parts if part not in hinted[:_MAX_HINTED]])
+            yield _Trial(profile, is_repeat=True)  # A failure may pass, and no words say that it is a refusal.
+            yield from self._single_parts(
+                profile, [part for part in parts if part not in hinted[:_MAX_HINTED]], is_repeated=True
+            )
             yield _Trial(accepted, is_repeat=True)
 
-    def _single_parts(self, profile: ModelProfile, parts: Sequence[_Part]) -> Iterator[_Trial]:
+    def _single_parts(
+        self, profile: ModelProfile, parts: Sequence[_Part], *, is_repeated: bool = False
+    ) -> Iterator[_Trial]:
         """Yield a trial without each of these parts."""
         for part in parts:
             if part is _IMAGES and has_seen_images(profile, self._request.messages):
                 newest = without_newest_images(profile, self._request.messages)
                 yield from (_Trial(changed, part) for changed in newest)
-            yield from self._one_by_one(profile, [part])
+            yield from self._one_by_one(profile, [part], is_repeated=is_repeated)
 
 
 def _may_refuse_part(refusal: ModelError) -> bool:

@@ -23,6 +23,7 @@ CALL_TAGS = (
     "<tool_call>", "<tool_calls>", "<function=", "<function_call>", "<function_calls>", "<invoke ", "<minimax:tool_call>",
     "<seed:tool_call>", "<longcat_tool_call>", "<steptml:invoke ", "<TOOLCALL>", "<start_function_call>", "[TOOL_CALLS]",
     "<|tool_call", "<｜tool", "<|tool▁call", "<｜DSML｜", "<|DSML|", "<|python_", "<|START_ACTION|>", "<|action_start|>",
+    "<|open|>tools<|sep|>", "<|open|>call ",
 )  # fmt: skip
 """The start of the first tag of a call."""
 _MAX_TAG = 100
@@ -32,19 +33,19 @@ _TOKEN = (
     r"|\[/?(?:TOOL_CALLS|ARGS)\]|\[CALL_ID\][\w-]*|</s>)"
 )
 """A special token, as models write them before, in, and after calls."""
-_TAGS = (
-    rf"\s*(?:</?{_NAMESPACE}(?:longcat_)?(?:tool_calls?|function_calls?)>|(?:function\s*)?{_TOKEN}|;|```(?:json)?)|\s+"
-)
+_TAGS = rf"\s*(?:</?{_NAMESPACE}(?:longcat_)?(?:tool_calls?|function_calls?|tools)>|(?:function\s*)?{_TOKEN}|;|```(?:json)?)|\s+"
 _WRAPPER = lazy_re(_TAGS)
 _WRAPPERS = lazy_re(rf"(?:{_TAGS})*")
 _FUNCTION = lazy_re(r"<function=[\"']?([\w.:/-]+)[\"']?\s*>")
-_INVOKE = lazy_re(rf"<{_NAMESPACE}invoke name=[\"']([\w.:/-]+)[\"'][^>]*>")
+_INVOKE = lazy_re(rf"<(?:{_NAMESPACE}invoke name|call tool)=[\"']([\w.:/-]+)[\"'][^>]*>")
 _PARAMETER = lazy_re(
-    rf"\s*<{_NAMESPACE}parameter(?:=[\"']?|\s+name=[\"'])([^>\"']+)[\"']?[^>]*>(.*?)</{_NAMESPACE}parameter>"
-    rf"(?=\s*(?:<{_NAMESPACE}parameter[=\s]|</function>|</{_NAMESPACE}invoke>))",
+    rf"\s*<(?:{_NAMESPACE}parameter(?:=[\"']?|\s+name=[\"'])|argument key=\")([^>\"']+)[\"']?[^>]*>(.*?)"
+    rf"</(?:{_NAMESPACE}parameter|argument)>"
+    rf"(?=\s*(?:<(?:{_NAMESPACE}parameter[=\s]|argument key)|</function>|</(?:{_NAMESPACE}invoke|call)>))",
     re.DOTALL,
 )
-_FUNCTION_END = lazy_re(rf"\s*(?:</function>|</{_NAMESPACE}invoke>)")
+_FUNCTION_END = lazy_re(rf"\s*(?:</function>|</(?:{_NAMESPACE}invoke|call)>)")
+_KIMI_TAG = lazy_re(r"<\|(open|close)\|>(tools|call|argument)\b([^<>]*)<\|sep\|>")
 _NAMED_CALL = lazy_re(r"([\w.:-]+)\s*(?=<(?:longcat_)?arg_key>|</(?:longcat_)?tool_call>)")
 _NAMED_ARGUMENT = lazy_re(
     r"\s*<(longcat_)?arg_key>(.*?)</\1?arg_key>\s*<\1?arg_value>(.*?)</\1?arg_value>"
@@ -55,6 +56,7 @@ _NAMED_JSON = lazy_re(rf"(?:call:)?([\w./-]+?)(?::\d+)?\s*(?:{_TOKEN}\s*)*(?:```
 _CALL_START = lazy_re(
     rf"<function=|<{_NAMESPACE}invoke name=|[\w./:-]*\s*(?:{_TOKEN}\s*)*(?:```(?:json)?\s*)?[{{\[]\s*(?:[\"{{\[\]}}]|\w+[:(])"
 )
+_NAME_PREFIX = lazy_re(r"^(?:functions|tools?|default_api)[.:]")
 _GEMMA_PIECE = lazy_re(
     r"(<\|\"\|>|<escape>)(?P<text>.*?)\1|\"(?:[^\"\\]|\\.)*\"|(?P<name>[\w$.-]+)(?=\s*:)|[\w$.-]+|.", re.DOTALL
 )
@@ -62,7 +64,7 @@ _PYTHON_END = lazy_re(rf"{_TOKEN}|</function_calls>|$")
 _VIABLE_START = lazy_re(r"[{\[]|[\w.:/-]+\s*(?:[<{(\[`]|$)")
 CALL_CLOSER = lazy_re(
     rf"</(?:{_NAMESPACE}(?:longcat_)?(?:tool_calls?|function_calls?|invoke)|function|TOOLCALL)>|<tool_call[|｜]>|<end_function_call>"
-    r"|<[|｜](?:/|[\w▁]*(?:end|END))[\w▁]*[|｜]>"
+    r"|<[|｜](?:/|[\w▁]*(?:end|END))[\w▁]*[|｜]>|<\|close\|>(?:call|tools)<\|sep\|>"
 )
 """The last tag of a call."""
 
@@ -85,6 +87,7 @@ def parse_calls(markup: str, tools: Mapping[str, ToolDefinition] | None) -> list
         markup: The text.
         tools: The tools by name, which must exist; ``None`` accepts any name.
     """
+    markup = _KIMI_TAG.sub(_convert_kimi_tag, markup)
     calls, end = _parse(markup, tools)
     names = {name for name, _ in calls}
     return calls if calls and end == len(markup) and (tools is None or names <= tools.keys()) else None
@@ -92,6 +95,7 @@ def parse_calls(markup: str, tools: Mapping[str, ToolDefinition] | None) -> list
 
 def has_invalid_call(markup: str) -> bool:
     """Return True if markup, which could not be read, is a call of an unknown tool or with invalid arguments, and no example."""
+    markup = _KIMI_TAG.sub(_convert_kimi_tag, markup)
     calls, end = _parse(markup, None)
     return bool(calls) if end == len(markup) else _CALL_START.match(markup, end) is not None
 
@@ -112,6 +116,11 @@ def _parse(markup: str, tools: Mapping[str, ToolDefinition] | None) -> tuple[lis
         more, at = found
         calls += more
     return calls, at
+
+
+def _convert_kimi_tag(tag: re.Match[str]) -> str:
+    """Return a tag of Kimi K3, which is written in special tokens, as a tag in angle brackets."""
+    return f"</{tag[2]}>" if tag[1] == "close" else f"<{tag[2]}{tag[3]}>"
 
 
 def _parse_call(
@@ -226,7 +235,7 @@ def _decode_gemma(text: str, at: int) -> tuple[dict[str, Any], int] | None:
 
 
 def _known_name(name: str, tools: Mapping[str, ToolDefinition] | None) -> str:
-    short = name.removeprefix("functions.")
+    short = _NAME_PREFIX.sub("", name)
     return short if tools is not None and name not in tools and short in tools else name
 
 

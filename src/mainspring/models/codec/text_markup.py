@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from mainspring.events import StreamEvent
 from mainspring.lazy import lazy_re
 from mainspring.messages import TextBlock, ThinkingBlock, ToolDefinition
+from mainspring.models.codec.response_reader import MAX_CONTENT_SIZE
 from mainspring.models.codec.text import SPECIAL_TOKENS, TextAndThinking
 from mainspring.models.codec.text_calls import (
     CALL_CLOSER,
@@ -33,16 +34,29 @@ _THINK = {
     "<|channel>thought": "<channel|>",
     "[THINK]": "[/THINK]",
     "◁think▷": "◁/think▷",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+    "<|open|>think<|sep|>": "<|close|>think<|sep|>",
 }
 _THINK_END = tuple([end for end in _THINK.values() if end.startswith("<")])
 _SAME_END = ("</think>", "</thinking>")
 """Some models end one of these tags with the other."""
 _HARMONY = ("<|channel|>", "<|start|>assistant", "<|end|><|start|>assistant")
-_OPENERS = (*_THINK, *_THINK_END, *CALL_TAGS, *_HARMONY)
+_MARKS = (
+    *(
+        "<|open|>response<|sep|>",
+        "<|close|>response<|sep|>",
+        "<|end_of_msg|>",
+        "<|START_RESPONSE|>",
+        "<|END_RESPONSE|>",
+    ),
+    *("<|START_TEXT|>", "<|END_TEXT|>"),
+)
+"""Marks around text, of Kimi K3 and Command A: they are removed."""
+_OPENERS = (*_THINK, *_THINK_END, *CALL_TAGS, *_HARMONY, *_MARKS)
 _HARMONY_ENDS = ("<|end|>", "<|return|>", "<|call|>", "<|start|>", "<|channel|>")
 _HARMONY_MESSAGE = "<|message|>"
 _MAX_HEADER = 300
-_MAX_VIABLE_CHECK = 200
+_MAX_VIABLE_CHECK = 1000  # characters
 _MAX_CLOSER = 30
 _TAG_START = lazy_re(r"[<\[◁]")
 _RECIPIENT = lazy_re(r"\bto=(?:functions\.)?([\w.:-]+)")
@@ -64,6 +78,7 @@ class MarkupText(TextAndThinking):
         "_calls",
         "_has_reasoning",
         "_header",
+        "_held",
         "_markup",
         "_mode",
         "_pending",
@@ -84,6 +99,7 @@ class MarkupText(TextAndThinking):
         self._think_end: tuple[str, ...] = _SAME_END
         self._markup: list[str] = []  # markup of calls, since its first tag
         self._tail: str | None = None  # text after the last closing tag of a call
+        self._held = 0  # characters of the calls
         self._header = ""
         self._calls: list[tuple[str, str, str]] = []  # harmony calls: name, arguments, markup
         self._has_reasoning = any(isinstance(block, ThinkingBlock) for block in content)
@@ -97,6 +113,9 @@ class MarkupText(TextAndThinking):
         else:
             self._pending += text
             self._scan(out)
+        self._held = self._held + len(text) if self._markup or self._calls else 0
+        if self._held > MAX_CONTENT_SIZE:
+            self._flush(out)  # Too long for any response.
 
     def add_thinking(self, thought: str, out: list[StreamEvent]) -> None:
         """Add reasoning that the server separated from the text."""
@@ -200,6 +219,8 @@ class MarkupText(TextAndThinking):
         if tag in CALL_TAGS:
             self._mode, self._pending = "calls", ""
             self._add_markup(tag + rest, out)
+        elif tag in _MARKS:
+            self._pending = rest
         elif tag in _THINK_END:
             if not is_first and (self._has_reasoning or rest[:1] in ("`", '"', "'")):
                 return False
@@ -290,10 +311,12 @@ class MarkupText(TextAndThinking):
     def _add_markup(self, text: str, out: list[StreamEvent]) -> None:
         """Collect the markup of calls; what turns out to be prose becomes text."""
         self._markup.append(text)
-        if len(self._markup) <= _MAX_VIABLE_CHECK and not is_viable(start := "".join(self._markup[:_MAX_VIABLE_CHECK])):
-            first = next(tag for tag in CALL_TAGS if start.startswith(tag))
-            self._release(first, start[len(first) :], out)
-            return
+        if self._held < _MAX_VIABLE_CHECK:
+            start = "".join(self._markup)
+            if not is_viable(start[:_MAX_VIABLE_CHECK]):
+                first = next(tag for tag in CALL_TAGS if start.startswith(tag))
+                self._release(first, start[len(first) :], out)
+                return
         before = "".join(self._markup[-_MAX_CLOSER - 1 : -1])[-_MAX_CLOSER:]
         tails = [] if self._tail is None else [self._tail + text]
         self._tail = None

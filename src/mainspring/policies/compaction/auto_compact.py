@@ -46,8 +46,11 @@ MIN_FREED_SHARE = 0.05
 """Minimum share of a history that compaction must remove to justify another attempt."""
 
 
+_MAX_OVERFLOWS = 3  # of one turn
+
+
 class OverflowRecovery:
-    """Compacts the history after a context overflow, once per turn.
+    """Compacts the history after a context overflow, up to three times in a turn: each time, less of it stays.
 
     If that frees too little, the error remains, with what fills the window.
 
@@ -64,14 +67,17 @@ class OverflowRecovery:
         self._get_compactor = get_compactor
         self._describe = describe
         self._turn_id = ""
+        self._attempts_left = 0
 
     async def on_model_error(self, hook: ModelErrorHook) -> None:
         """Handle `model:error`; runs after the handlers of the application."""
         if not isinstance(hook.error, ContextExceededError) or hook.should_retry:
             return
         problem = ""
-        if hook.turn_id != self._turn_id and (compactor := self._get_compactor()) is not None:
-            self._turn_id = hook.turn_id
+        if hook.turn_id != self._turn_id:
+            self._turn_id, self._attempts_left = hook.turn_id, _MAX_OVERFLOWS
+        if self._attempts_left and (compactor := self._get_compactor()) is not None:
+            self._attempts_left -= 1
             shorter = await compactor.compact(hook.messages, reason="overflow", side_call=hook.side_call)
             if shorter and _is_shorter(shorter, hook.messages):
                 hook.retry(shorter)

@@ -104,7 +104,7 @@ def decode_text(data: bytes) -> DecodedText | None:
     mark, encoding = detect_bom(data)
     if mark:
         found = _decode_exactly(data[len(mark) :], encoding, mark)
-        return found if found and is_plausible(found.text) else None
+        return found if found and (encoding == "utf-8" or is_plausible(found.text)) else None
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mainspring.app.workspace.acting import find_active_content
 from mainspring.app.workspace.instructions import InstructionReader, outside_imports
 from mainspring.app.workspace.paths import UserPaths
 from mainspring.app.workspace.settings import InstructionSettings
@@ -66,6 +67,18 @@ async def test_fallback_names_are_used_and_links_are_read_once(project: Path) ->
     assert [f.text for f in (await make_reader(project / "sub").read_initial()).files] == ["agents"]
 
     assert not (await make_reader(project, settings={"enabled": False}).read_initial()).files
+
+
+@pytest.mark.parametrize("name", ["AGENTS.MD", "agents.md", "CLAUDE.MD", "claude.md"])
+async def test_name_in_other_case_is_read_and_needs_trust_as_usual(project: Path, tmp_path: Path, name: str) -> None:
+    outside = write(tmp_path / "secret.md", "outside")
+    write(project / name, f"rules @{outside}")
+    found = await make_reader(project).read_initial()
+    assert [f.text for f in found.files] == [f"rules @{outside}"]
+    acts = await asyncio.to_thread(lambda: list(find_active_content(project)))
+    assert [act.file.name for act in acts] == [name]
+    write(project / "AGENTS.md", "exact")
+    assert [f.text for f in (await make_reader(project).read_initial()).files] == ["exact"]
 
 
 async def test_truncation_is_reported(project: Path) -> None:

@@ -262,6 +262,19 @@ def test_trust_can_be_added_and_removed(project: Path, environ: dict[str, str]) 
     assert untrust_folder(None, place, environ) == (project, False)
 
 
+def test_trust_file_that_is_a_link_stays_one(project: Path, environ: dict[str, str], tmp_path: Path) -> None:
+    elsewhere = tmp_path / "dotfiles" / "trust.json"
+    elsewhere.parent.mkdir()
+    elsewhere.write_text("{}", encoding="utf-8")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "trust.json").symlink_to(elsewhere)
+
+    trust_folder(None, WorkspaceOptions(cwd=str(project)), environ)
+
+    assert (tmp_path / "home" / "trust.json").is_symlink()
+    assert str(project) in elsewhere.read_text(encoding="utf-8")
+
+
 def test_broken_trust_file_is_an_error(project: Path, environ: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "trust.json").write_text('{"folders": "all"}', encoding="utf-8")

@@ -48,6 +48,12 @@ def test_byte_order_mark_is_preserved_but_hidden(codec: str) -> None:
     assert "byte order mark" in document.encoding_note
 
 
+def test_replacement_characters_of_a_short_file_with_a_byte_order_mark_are_text() -> None:
+    document = decode_text("a \ufffd\n".encode("utf-8-sig"))
+    assert document is not None
+    assert (document.text, document.damage) == ("a \ufffd\n", 0)
+
+
 @pytest.mark.parametrize(
     "data",
     [b"\0", b"text\0", b"\x01\x02\x03\x04 abc", bytes(range(128, 256)) * 10, b"\xff\xfe\xfd" * 100, b"\x7fELF\x02\x01"],

@@ -105,7 +105,7 @@ def _link_text(uri: str, name: str, cwd: str) -> str:
     """Return a mention that attaches the file, or the text of a link to anything that cannot be attached."""
     target = path_from_uri(uri)
     if target is None:
-        return f"{name} ({uri})" if name and name != uri else uri
+        return f" {name} ({uri}) " if name and name != uri else f" {uri} "
     path, lines = _mention(uri, cwd), _lines_of(uri)
     if '"' in path or "\n" in path or not is_attachable(target):
         return f" {'./' * path.startswith('@')}{path}{lines} "

@@ -45,13 +45,14 @@ class TenantTokens:
     def __init__(self, tenants: Mapping[str, str]) -> None:
         self._digests = _validate(tenants)
 
-    def replace(self, tenants: Mapping[str, str]) -> None:
-        """Replace all tokens.
+    def replace(self, tenants: Mapping[str, str]) -> bool:
+        """Replace all tokens. Return True if they differ from the previous ones.
 
         Raises:
             ConfigError: If a token or a tenant name is invalid; the previous tokens stay valid.
         """
-        self._digests = _validate(tenants)
+        previous, self._digests = self._digests, _validate(tenants)
+        return self._digests != previous
 
     def __repr__(self) -> str:
         return f"Tokens of {len(self._digests)}"
@@ -92,7 +93,7 @@ async def watch_token_file(
         report: Callback for changes, and for a file that cannot be used: the previous tokens stay valid then.
         interval_seconds: Seconds between two checks.
     """
-    known = await asyncio.to_thread(_file_signature, file)
+    known = None  # the file may have changed since its tokens were read for the start
     while True:
         await asyncio.sleep(interval_seconds)
         stamp = await asyncio.to_thread(_file_signature, file)
@@ -100,11 +101,10 @@ async def watch_token_file(
             continue
         known = stamp
         try:
-            tokens.replace(await asyncio.to_thread(read_tokens, file))
+            if tokens.replace(await asyncio.to_thread(read_tokens, file)):
+                report("Reloaded the tokens.")
         except ConfigError as error:
             report(f"The previous tokens stay valid: {error}")
-        else:
-            report("Reloaded the tokens.")
 
 
 def _file_signature(file: Path) -> tuple[int, int, int]:

@@ -208,6 +208,8 @@ def _assistant(message: Message, dialect: ChatCapabilities) -> dict[str, Any]:
     item: dict[str, Any] = {"role": "assistant"}
     text = message.text
     parts = _reasoning(message, dialect, item)
+    if dialect.reasoning == "always":
+        item.setdefault("reasoning_content", " ")  # An empty text is missing for some hosts.
     if parts:
         item["content"] = [*parts, {"type": "text", "text": text}] if text else parts
     elif text or dialect.empty_content:

@@ -195,6 +195,7 @@ async def test_modes_models_commands_and_content(tmp_path: Path, home: Path) -> 
         ("folder", '<folder path="folder">'),
         ("pipe", "Look at pipe "),
         ("@scope/x", "Look at ./@scope/x "),
+        ("zed:///agent/terminal-selection?lines=4", "Look at x (zed:///agent/terminal-selection?lines=4) "),
     ],
 )
 async def test_link_is_attached_or_stays_a_link(tmp_path: Path, home: Path, uri: str, sent: str) -> None:
@@ -205,7 +206,8 @@ async def test_link_is_attached_or_stays_a_link(tmp_path: Path, home: Path, uri:
     editor = Editor()
     async with run_client(tmp_path, home, editor, "seen") as (connection, model):
         session = await connection.new_session(cwd=str(tmp_path))
-        link = schema.ResourceContentBlock(type="resource_link", name="x", uri=f"file://{tmp_path}/{uri}")
+        whole = uri if "://" in uri else f"file://{tmp_path}/{uri}"
+        link = schema.ResourceContentBlock(type="resource_link", name="x", uri=whole)
         answer = await connection.prompt(session_id=session.session_id, prompt=[text_block("Look at"), link])
         assert answer.stop_reason == "end_turn"
     assert sent in model.requests[0].messages[-1].text

@@ -105,7 +105,7 @@ class Client:
 
     async def wait_for_result(self, run_id: str) -> Any:
         """Wait for the end of a run and return its result."""
-        status, result = await self.get(f"v1/runs/{run_id}/result?wait=15")
+        status, result = await self.get(f"v1/runs/{run_id}/result?wait=60")
         assert status == 200, result
         return result
 
