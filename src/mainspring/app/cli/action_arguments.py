@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 from mainspring.app.cli.parser import Parser, UsageError
 
-Action = tuple[str, ...]
+ArgumentKinds = tuple[str, ...]
 """The kinds of the arguments of an action, in order. A kind that ends with ``...`` repeats. Lowercase kinds can be completed."""
 
 _ONE_SERVER = ("server",)
 _ONE_RUN = ("run",)
 
-ACTION_ARGUMENTS: Mapping[str, Mapping[str, Action]] = {
+ACTION_ARGUMENTS: Mapping[str, Mapping[str, ArgumentKinds]] = {
     "models": {"list": (), "get": ("weights",)},
     "tools": {"list": (), "call": ("tool", "JSON")},
     "sessions": {
@@ -101,7 +101,7 @@ def reject_extra_arguments(command: str, parser: Parser, options: argparse.Names
     """Check that an action takes all arguments it was given.
 
     Raises:
-        UsageError: If it does not, since an ignored argument looks as if it had an effect.
+        UsageError: If it does not, since users would expect an effect of the argument.
     """
     action = getattr(options, "action", "")
     kinds = ACTION_ARGUMENTS.get(command, {}).get(action, ("...",))

@@ -21,7 +21,7 @@ from mainspring.lazy import lazy_function
 
 __all__ = ["COMMANDS", "STDIN_MARK", "UsageError", "parse_arguments", "run_parser"]
 
-reject_extra_arguments = lazy_function("mainspring.app.cli.action_arguments", "reject_extra_arguments")
+_reject_extra_arguments = lazy_function("mainspring.app.cli.action_arguments", "reject_extra_arguments")
 
 OUTPUTS = ("text", "json", "stream-json")
 SANDBOXES = ("auto", "none", "bubblewrap", "landlock", "seatbelt")
@@ -225,7 +225,7 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[str, argparse.Namespace]:
     if name in COMMANDS:
         parser = COMMANDS[name]()
         options = parser.read(arguments[1:])
-        reject_extra_arguments(name, parser, options)
+        _reject_extra_arguments(name, parser, options)
         return name, options
     if name and not name.startswith("-") and not _is_sentence(name):
         raise unknown_command(name)
