@@ -26,14 +26,14 @@ from mainspring.permissions.path_checker import NO_GRANT, FileGrant, GrantKey, P
 from mainspring.permissions.path_patterns import PathPattern
 from mainspring.permissions.paths import ResolvedPath, ResolvesPaths, find_escapes, spell_word
 from mainspring.permissions.programs import find_project_program, search_path_outside
-from mainspring.permissions.recursive_reads import RecursiveReadChecker
+from mainspring.permissions.recursive_reads import RecursiveReadChecker, find_refused_changes
 from mainspring.permissions.rule_matcher import RuleMatch, RuleMatcher
 from mainspring.permissions.rules import PermissionRule
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.commands import AnalyzedLine
 from mainspring.shell_analysis.file_reads import FileReads
 from mainspring.shell_analysis.programs import words_like_options
-from mainspring.shell_analysis.references import hosts_in_command, paths_in_command
+from mainspring.shell_analysis.references import hosts_in_command, paths_in_code, paths_in_command
 from mainspring.shell_analysis.syntax import AnalyzedCommand, Redirect, Word, program_name
 from mainspring.text import escape_invisible
 
@@ -55,7 +55,79 @@ _NETWORK_DEVICE = lazy_re(r"/dev/(?:tcp|udp)/([^/]+)/([^/]+)")
 _MATCHES_IF_SHOWN = "and the wildcards match it if the shell shows hidden files"
 
 
-class CommandChecker:
+class _LineVerdicts:
+    """Verdicts on the paths and hosts of one command line."""
+
+    def __init__(
+        self,
+        rules: RuleMatcher,
+        mode: PermissionMode,
+        paths: PathChecker,
+        env: ResolvesPaths,
+        grants: Collection[GrantKey],
+        folder: str | None,
+    ) -> None:
+        self.rules = rules
+        self.mode: PermissionMode = mode
+        self.paths = paths
+        self.env = env
+        self.grants = grants
+        self.verdicts: list[Verdict] = []
+        self._files = LineFiles(env, rules.place, folder)
+        self._line_rule: PermissionRule | None = None  # the rule that names the whole line
+        self._added: set[Verdict] = set()
+        self._checked: set[tuple[str, str, FileGrant, tuple[str | None, ...], int]] = set()
+        self._denials: dict[tuple[str, ...], list[tuple[PermissionRule, PathPattern, str]]] = {}
+
+    async def _redirect(self, redirect: Redirect) -> None:
+        text = redirect.target.text
+        network = _NETWORK_DEVICE.fullmatch(text)
+        if network:
+            self._check_host(f"{network[1]}:{network[2]}", only_restrictions=False)
+        elif not _HARMLESS_DEVICE.fullmatch(text):
+            any_command_rule = self.rules.allow_any_command_rule()
+            file_grant = FileGrant(any_command_rule, "anywhere", "inside") if any_command_rule else NO_GRANT
+            if self._line_rule is not None:
+                file_grant = FileGrant(self._line_rule, "anywhere", "anywhere", "anywhere")
+            scope = "fs-write" if redirect.writes else "fs-read"
+            await self._check_path(scope, redirect.target, file_grant)
+
+    async def _check_path(self, scope: str, word: Word, file_grant: FileGrant) -> None:
+        links = len(self._files.created_links)  # a path that was checked before may lead through a new link
+        key = (scope, word.text, file_grant, tuple(self._files.folders), links)
+        if key in self._checked or _HARMLESS_DEVICE.fullmatch(word.text):
+            return
+        self._checked.add(key)
+        for target in await self._resolve_checked(word.text, scope):
+            self._add(self.paths.check(scope, target, file_grant))
+        for target in await self._files.expand_wildcards(word.text):
+            verdict = self.paths.check(scope, target, file_grant)
+            self._add(None if verdict.outcome == "allow" else verdict, target)
+
+    async def _resolve_checked(self, text: str, *scopes: str) -> list[ResolvedPath]:
+        """Resolve a word. If the line has too many paths, deny rules apply to the spelling of the path."""
+        found = await self._files.resolve(text)
+        if len(found) < len(self._files.folders):
+            if scopes not in self._denials:
+                self._denials[scopes] = list(self.rules.path_denials(scopes))
+            for folder in self._files.folders if self._denials[scopes] else ():
+                self._add(self.paths.deny_spelling(spell_word(text, self.rules.place, folder), self._denials[scopes]))
+        return found
+
+    def _check_host(self, host: str, *, only_restrictions: bool) -> None:
+        verdict = check_host(self.rules, self.mode, host, self.grants, by_tool=False)
+        if not only_restrictions or verdict.rule is not None and verdict.outcome != "allow":
+            self._add(verdict)
+
+    def _add(self, verdict: Verdict | None, target: ResolvedPath | None = None) -> None:
+        if target is not None and target.spelled in self._files.unsure_paths and verdict and verdict.outcome == "deny":
+            verdict = replace(verdict, outcome="ask", reason=f"{verdict.reason}, {_MATCHES_IF_SHOWN}")
+        if verdict is not None and verdict not in self._added:
+            self._added.add(verdict)
+            self.verdicts.append(verdict)
+
+
+class CommandChecker(_LineVerdicts):
     """Checker of one command line."""
 
     def __init__(
@@ -69,25 +141,15 @@ class CommandChecker:
         *,
         allow_readonly: bool = True,
     ) -> None:
-        self.rules = rules
-        self.mode: PermissionMode = mode
-        self.paths = paths
-        self.env = env
-        self.grants = grants
-        self._files = LineFiles(env, rules.place, folder)
+        super().__init__(rules, mode, paths, env, grants, folder)
         self.unrestricted_ids: set[int] = set()
         self._readonly_ids: set[int] = set()
         self.allow_readonly = allow_readonly
-        self.verdicts: list[Verdict] = []
-        self._added: set[Verdict] = set()
-        self._checked: set[tuple[str, str, FileGrant, tuple[str | None, ...], int]] = set()
-        self._denials: dict[tuple[str, ...], list[tuple[PermissionRule, PathPattern, str]]] = {}
         self._programs: dict[tuple[tuple[str, ...], tuple[str | None, ...]], str] = {}
         self._recursive_reads = RecursiveReadChecker(env, paths)
         self._recursive_reads_of_allowed = RecursiveReadChecker(env, paths, allowed=True)
         self._escapes: frozenset[tuple[str, str]] = frozenset()
         self._source = ""
-        self._line_rule: PermissionRule | None = None  # the rule that names the whole line
         self._reads_by_git = False
         self._search_path: dict[str, str] = {}
         self._only_reading = True
@@ -116,7 +178,7 @@ class CommandChecker:
         problems: list[str] = []
         if self._files.uses_created_link:
             problems.append("it creates a link and then uses it; create the link in a separate command")
-        elif self._files.uses_changed_files:
+        elif self._files.uses_changed_files and self._line_rule is None:
             problems.append(_USES_CHANGED_FILES)
         if self._recursive_reads.fetches and not self._only_reading:
             problems.append("git may fetch missing objects, which can be prevented only if the whole line is read-only")
@@ -218,15 +280,27 @@ class CommandChecker:
                 await self._check_path(touch.scope, touch.word, file_grant)
             if verdict.outcome == "allow":
                 await self._check_reads_of_allowed(command, verdict)
-        await self._files.resolve_together(mentions)
-        for text in mentions:
-            for target in [*await self._resolve_checked(text, "fs-read"), *await self._files.expand_wildcards(text)]:
-                self._add(self.paths.check_mention(target), target)
+                async for found in find_refused_changes(self._files, self.env, self.paths, command):
+                    self._add(found)
+        await self._check_words(command, mentions)
         if verdict.outcome == "allow":
             words = (touch.word.text for inner in command.walk() for touch in inner.file_accesses)
             self._ask_about_matches(command, (*words, *mentions))
         for host in dict.fromkeys(hosts_in_command(command)):
             self._check_host(host, only_restrictions=True)
+
+    async def _check_words(self, command: AnalyzedCommand, mentions: Collection[str]) -> None:
+        """Check the paths that a command mentions, and those in its code, which may change them."""
+        await self._files.resolve_together(mentions)
+        for text in mentions:
+            for target in [*await self._resolve_checked(text, "fs-read"), *await self._files.expand_wildcards(text)]:
+                self._add(self.paths.check_mention(target), target)
+        for text in dict.fromkeys(text for inner in command.walk() for text in paths_in_code(inner)):
+            for target in await self._files.resolve(text):
+                strict = self.paths.refused("fs-write", target) or self.paths.refused("fs-delete", target)
+                if strict is not None:
+                    reason = f"{strict.reason}, and code of the command may change it"
+                    self._add(replace(strict, outcome="ask", reason=reason))
 
     async def _follow_cd(self, command: AnalyzedCommand) -> None:
         """Follow ``cd``: check later commands both in the folder before and in the folder after."""
@@ -410,55 +484,6 @@ class CommandChecker:
     ) -> Verdict:
         remember = None if command.unknown else self._key(command)
         return Verdict("shell-run", escape_invisible(command.text, limit=2000), outcome, reason, rule, allow, remember)
-
-    # --- files and hosts --------------------------------------------------------------------------------------------
-
-    async def _redirect(self, redirect: Redirect) -> None:
-        text = redirect.target.text
-        network = _NETWORK_DEVICE.fullmatch(text)
-        if network:
-            self._check_host(f"{network[1]}:{network[2]}", only_restrictions=False)
-        elif not _HARMLESS_DEVICE.fullmatch(text):
-            any_command_rule = self.rules.allow_any_command_rule()
-            file_grant = FileGrant(any_command_rule, "anywhere", "inside") if any_command_rule else NO_GRANT
-            if self._line_rule is not None:
-                file_grant = FileGrant(self._line_rule, "anywhere", "anywhere", "anywhere")
-            scope = "fs-write" if redirect.writes else "fs-read"
-            await self._check_path(scope, redirect.target, file_grant)
-
-    async def _check_path(self, scope: str, word: Word, file_grant: FileGrant) -> None:
-        links = len(self._files.created_links)  # a path that was checked before may lead through a new link
-        key = (scope, word.text, file_grant, tuple(self._files.folders), links)
-        if key in self._checked or _HARMLESS_DEVICE.fullmatch(word.text):
-            return
-        self._checked.add(key)
-        for target in await self._resolve_checked(word.text, scope):
-            self._add(self.paths.check(scope, target, file_grant))
-        for target in await self._files.expand_wildcards(word.text):
-            verdict = self.paths.check(scope, target, file_grant)
-            self._add(None if verdict.outcome == "allow" else verdict, target)
-
-    async def _resolve_checked(self, text: str, *scopes: str) -> list[ResolvedPath]:
-        """Resolve a word. If the line has too many paths, deny rules apply to the spelling of the path."""
-        found = await self._files.resolve(text)
-        if len(found) < len(self._files.folders):
-            if scopes not in self._denials:
-                self._denials[scopes] = list(self.rules.path_denials(scopes))
-            for folder in self._files.folders if self._denials[scopes] else ():
-                self._add(self.paths.deny_spelling(spell_word(text, self.rules.place, folder), self._denials[scopes]))
-        return found
-
-    def _check_host(self, host: str, *, only_restrictions: bool) -> None:
-        verdict = check_host(self.rules, self.mode, host, self.grants, by_tool=False)
-        if not only_restrictions or verdict.rule is not None and verdict.outcome != "allow":
-            self._add(verdict)
-
-    def _add(self, verdict: Verdict | None, target: ResolvedPath | None = None) -> None:
-        if target is not None and target.spelled in self._files.unsure_paths and verdict and verdict.outcome == "deny":
-            verdict = replace(verdict, outcome="ask", reason=f"{verdict.reason}, {_MATCHES_IF_SHOWN}")
-        if verdict is not None and verdict not in self._added:
-            self._added.add(verdict)
-            self.verdicts.append(verdict)
 
 
 def _mark_raw_word(text: str) -> str:

@@ -13,7 +13,7 @@ from mainspring.permissions.path_patterns import PathPattern
 from mainspring.permissions.paths import TOO_LONG, ProjectPaths, ResolvedPath, is_too_long
 from mainspring.permissions.rule_matcher import RuleMatcher
 from mainspring.permissions.rules import PermissionRule
-from mainspring.permissions.sensitive_paths import SensitivePaths
+from mainspring.permissions.sensitive_paths import CHANGES_PERMISSIONS, SensitivePaths
 from mainspring.shell_analysis import wildcards
 from mainspring.text import escape_invisible, fold
 
@@ -138,6 +138,24 @@ class PathChecker(Struct, frozen=True):
         """
         strict = self._restrict("fs-read", target)
         return None if strict is None or strict.outcome == "allow" else strict
+
+    def check_below(self, scope: str, target: ResolvedPath) -> Verdict | None:
+        """Decide about a folder of which a command may change any file: None unless a rule names a path below the folder."""
+        rule = self.judge.restrict_below(scope, target)
+        if rule is None or self._is_granted(scope, target):
+            return None
+        return self._decision(scope, target, "ask", f"it contains a path that the rule {rule.text!r} restricts", rule)
+
+    def check_copied(self, target: ResolvedPath) -> Verdict | None:
+        """Decide about a file that a command copies with others: None unless it is denied, asked about, or guarded."""
+        strict = self._restrict("fs-write", target)
+        if strict is not None:
+            return None if strict.outcome == "allow" else strict
+        full, below = tuple(map(fold, target.real)), tuple(map(fold, target.relative_parts(self.place)))
+        if not self.sensitive.is_guarded(full, below):
+            return None
+        verdict = self._sensitive("fs-write", target, CHANGES_PERMISSIONS)
+        return None if verdict.outcome == "allow" else verdict
 
     def check_possible_path(self, target: ResolvedPath) -> Verdict | None:
         """Decide about a plain word of a command, which may be a path or anything else.

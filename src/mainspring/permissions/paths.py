@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import time
 from collections.abc import Callable, Collection, Sequence
+from itertools import takewhile
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -12,7 +13,7 @@ from msgspec import Struct
 from mainspring.env.walk import compile_rules
 from mainspring.lazy import lazy_re
 from mainspring.permissions.command_patterns import fixed_part
-from mainspring.permissions.path_patterns import PathPattern, is_absolute, matches, split_path
+from mainspring.permissions.path_patterns import ANY_DEPTH, PathPattern, is_absolute, matches, split_path
 from mainspring.shell_analysis import wildcards
 from mainspring.text import fold
 
@@ -269,6 +270,14 @@ class ResolvedPath(Struct, frozen=True):
             if maybe and self.unknown and _matches_suffix(pattern, folded):
                 return True
         return False
+
+    def contains_matches(self, pattern: PathPattern, place: ProjectPaths) -> bool:
+        """Return True if the part of a pattern before its first wildcard leads to or below the path, ignoring case."""
+        bases = {"project": place.roots, "root": ((),), "home": place.home_spellings}[pattern.anchor]
+        names = tuple(takewhile(wildcards.is_literal, takewhile(ANY_DEPTH.__ne__, pattern.loose)))
+        ends = [(*map(fold, base), *names) for base in bases]
+        forms = [tuple(map(fold, parts)) for parts in _distinct(self.real, self.lexical)]
+        return any(end[: len(parts)] == parts for end in ends for parts in forms)
 
 
 async def resolve_path(env: ResolvesPaths, spelled: str, place: ProjectPaths) -> ResolvedPath:

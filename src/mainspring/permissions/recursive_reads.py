@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import product
 
 from msgspec.structs import replace
 
@@ -12,6 +14,7 @@ from mainspring.env.protocol import check_in_thread
 from mainspring.env.walk import IGNORE_FILE_NAMES, compile_names, rule_lines
 from mainspring.globs import matches_any
 from mainspring.lazy import lazy_re
+from mainspring.permissions.decisions import Verdict
 from mainspring.permissions.git_history import UnknownFilesError, open_history
 from mainspring.permissions.git_repository import (
     GitRepository,
@@ -21,11 +24,14 @@ from mainspring.permissions.git_repository import (
     has_rules_above,
     read_tracked_files,
 )
+from mainspring.permissions.line_files import LineFiles, find_file_reads
 from mainspring.permissions.path_checker import PathChecker
 from mainspring.permissions.path_patterns import split_path
 from mainspring.permissions.paths import MAX_BYTES, ResolvedPath, ResolvesPaths, resolve_word
 from mainspring.shell_analysis.file_reads import FileReads
 from mainspring.shell_analysis.git_commands import GitCommand, path_in_revision
+from mainspring.shell_analysis.links import copies_files, find_unpack_folders, uses_git
+from mainspring.shell_analysis.syntax import AnalyzedCommand
 from mainspring.text import escape_invisible
 
 _MAX_HISTORIES = 10
@@ -253,11 +259,13 @@ class RecursiveReadChecker:
         entries = [(entry.path, entry.kind) for entry in walk.entries if _matches_name_filter(entry.path, reading.only)]
         if reading.omitted:
             entries = [(name, kind) for name, kind in entries if not _is_omitted(name, kind, reading.omitted)]
-        if reading.skips_hidden and get_variables(self._env).get("RIPGREP_CONFIG_PATH", "") == "":
-            entries = await self._without_hidden(self._env, path, entries)
         if reading.plain and not all(_PLAIN_PATH.fullmatch(name) for name, _ in entries):
             return "a file has a name that xargs reads as several; find -print0 and xargs -0 do not"
-        return await self._first_unreadable(path, entries, follows=reading.follows)
+        problem = await self._first_unreadable(path, entries, follows=reading.follows)
+        if problem and reading.skips_hidden and not get_variables(self._env).get("RIPGREP_CONFIG_PATH"):
+            entries = await self._without_hidden(self._env, path, entries)
+            problem = await self._first_unreadable(path, entries, follows=reading.follows)
+        return problem
 
     async def _without_hidden(
         self, env: ReadsFolders, path: str, entries: Sequence[tuple[str, str]]
@@ -306,6 +314,81 @@ class RecursiveReadChecker:
             if self._refuses(target) is not None or is_strange:
                 shown = escape_invisible(name, limit=200)
                 return f"it would show {shown}, which needs permission; the tool grep omits it"
+        return ""
+
+
+async def find_refused_changes(
+    files: LineFiles, env: ResolvesPaths, paths: PathChecker, command: AnalyzedCommand
+) -> AsyncIterator[Verdict | None]:
+    """Yield verdicts, or None, about files that a command copies, unpacks, or deletes together with a folder.
+
+    Args:
+        files: The files of the line.
+        env: Environment in which the command will run.
+        paths: Checker of the paths.
+        command: The command.
+    """
+    for inner in command.walk():
+        written, deleted = (
+            [a.word.text for a in inner.file_accesses if a.scope == s] for s in ("fs-write", "fs-delete")
+        )
+        if copies_files(inner):
+            sources = await _find_sources(files, inner)
+            for folder in [target for text in written for target in await files.resolve(text)]:
+                yield await _check_copies(env, paths, sources, folder)
+        for folder in [target for text in deleted for target in await files.resolve(text)]:
+            yield paths.check_below("fs-delete", folder)
+        unpacked = [] if uses_git(inner) else find_unpack_folders(inner)
+        if unpacked and find_file_reads(inner, frozenset()) is None:
+            for folder in [target for text in unpacked for target in await files.resolve(text)]:
+                yield paths.check_below("fs-write", folder)
+
+
+async def _find_sources(files: LineFiles, command: AnalyzedCommand) -> list[ResolvedPath]:
+    """Return the files and folders that a command copies or moves."""
+    written = [access.word.text for access in command.file_accesses if access.scope == "fs-write"]
+    texts = [access.word.text for access in command.file_accesses if access.word.text not in written]
+    return [t for text in texts for t in [*await files.resolve(text), *await files.expand_wildcards(text)]]
+
+
+async def _check_copies(
+    env: ResolvesPaths, paths: PathChecker, sources: Sequence[ResolvedPath], folder: ResolvedPath
+) -> Verdict | None:
+    """Return the verdict on the first file that a copy of files and folders would write but must not write.
+
+    Args:
+        env: Environment in which the command will run.
+        paths: Checker of the copied paths.
+        sources: The files and folders.
+        folder: The folder to which they are copied, or the new name of the only source.
+    """
+    kind = await _find_kind(env, folder.path)
+    for source in sources:
+        names = [""]
+        if isinstance(env, ReadsFolders):
+            with suppress(OSError):  # a file, or a name that does not exist
+                walk = await env.walk(source.path, include_ignored=True, limit=_MAX_WALKED)
+                if walk.truncated:
+                    reason = f"{source.path} contains more than {_MAX_WALKED} names"
+                    return Verdict("fs-write", folder.spelled, "ask", reason)
+                names += [*(entry.path for entry in walk.entries), *walk.ignored]
+        own = () if kind == "file" else (source.real[-1:], source.lexical[-1:])
+        for name, start in product(names, dict.fromkeys(((), *own))):
+            parts = (*folder.real, *start, *split_path(name))
+            path = "/" + "/".join(parts)
+            verdict = paths.check_copied(ResolvedPath(path, parts, parts, path)) if start or name else None
+            if verdict is not None:
+                is_certain = bool(kind) or not start
+                return verdict if is_certain else replace(verdict, outcome="ask")
+    return None
+
+
+async def _find_kind(env: object, path: str) -> str:
+    """Return the kind of a file; empty if it does not exist or is unknown."""
+    stat = getattr(env, "stat", None)
+    try:
+        return "" if stat is None else (await stat(path)).kind
+    except (OSError, ValueError):
         return ""
 
 

@@ -21,6 +21,7 @@ from mainspring.permissions.path_patterns import PathPattern, compile_path_patte
 from mainspring.permissions.paths import ProjectPaths, ResolvedPath
 from mainspring.permissions.rules import FILE_TOOLS, Effect, PermissionRule, RuleSet, names_line
 from mainspring.shell_analysis import wildcards
+from mainspring.shell_analysis.git_commands import without_global_options
 from mainspring.shell_analysis.references import normalize_host
 from mainspring.shell_analysis.syntax import Word, program_name
 from mainspring.text import fold
@@ -37,7 +38,6 @@ EDIT_TOOLS = frozenset(("edit", "multi_edit", "apply_patch"))
 """Tools that show the content of a file while they change it."""
 
 _PIECE = lazy_re(r"[^\s'\"`()\[\]{};|&<>,=!$\x00-\x04]+")
-_GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"))
 
 
 class RuleMatch(Struct, frozen=True):
@@ -93,6 +93,14 @@ class RuleMatcher(Struct, frozen=True):
             if guess is None and not target.path and self._may_match_path(pattern, target):
                 guess = RuleMatch(rule, certain=False)
         return guess
+
+    def restrict_below(self, scope: str, target: ResolvedPath) -> PermissionRule | None:
+        """Return the deny or ask rule that names a path below a folder."""
+        for rule in (*self.rules.with_effect("deny"), *self.rules.with_effect("ask")):
+            if rule.pattern is not None and self._applies_to_path_scope(rule, scope):
+                if target.contains_matches(compile_path_pattern(rule.pattern), self.place):
+                    return rule
+        return None
 
     def path_denials(self, scopes: Iterable[str]) -> Iterator[tuple[PermissionRule, PathPattern, str]]:
         """Return the rules that deny some paths that a command uses in one of these ways, each with the first such way."""
@@ -335,14 +343,17 @@ def matches_host(pattern: str, host: str) -> bool:
 
 def _occurs_in_code(pattern: CommandPattern, unit: AnalyzedCommand) -> bool:
     """Return True if code among the arguments seems to contain a command that a pattern names."""
-    if not unit.code:
+    is_opaque = unit.scan and unit.fixed == len(unit.words)
+    if not unit.code and not is_opaque:
         return False
-    for text in (form for word in unit.words for form in _iter_spellings(word.text)):
-        pieces = _PIECE.findall(text)
-        if len(pieces) > 1:
-            words = [Word(piece, piece) for piece in pieces]
-            if certainly_matches(pattern, words, anywhere=True):
-                return True
+    may_run = {*range(1, unit.fixed), *uncovered(unit)}  # code, and options that may name a program
+    for number, word in enumerate(unit.words):
+        for text in _iter_spellings(word.text):
+            pieces = _PIECE.findall(text)
+            if len(pieces) > 1 or (pieces and number in may_run):
+                words = [Word(piece, piece) for piece in pieces]
+                if certainly_matches(pattern, words, anywhere=True):
+                    return True
     return False
 
 
@@ -350,7 +361,7 @@ def _iter_forms(unit: AnalyzedCommand) -> Iterable[tuple[Word, ...]]:
     """Return the other forms of a command that deny and ask rules are compared with."""
     words = unit.words
     if words and words[0].literal and program_name(words[0].text) == "git":
-        yield _without_global_options(words)
+        yield without_global_options(words)
     if unit.scan:
         for word in words[1:]:
             if word.literal and " " in word.text:
@@ -364,10 +375,3 @@ def _iter_spellings(text: str) -> Iterable[str]:
         yield text.partition("=")[2]
     elif text.startswith("-"):
         yield from (text[end:] for end in (2, 3, 4))
-
-
-def _without_global_options(words: tuple[Word, ...]) -> tuple[Word, ...]:
-    i = 1
-    while i < len(words) and words[i].text.startswith("-"):
-        i += 2 if words[i].text in _GIT_VALUED else 1
-    return (words[0], *words[i:])

@@ -50,6 +50,9 @@ Changing them always asks.
 """
 
 
+CHANGES_PERMISSIONS = "it can change permissions or the programs that run later"
+
+
 class PathGroup(Struct, frozen=True):
     """Patterns of paths. Most are a name at any depth; those are searched in one pass.
 
@@ -141,9 +144,11 @@ class SensitivePaths(Struct, frozen=True):
             return "it may contain keys or passwords"
         if maybe and (self.anywhere.may_contain(full) or self.below.may_contain(relative)):
             return "it may expand to a path that contains keys or passwords"
-        if changes and (self.guarded.contains(relative) or self.placed.contains(full)):
-            return "it can change permissions or the programs that run later"
-        return ""
+        return CHANGES_PERMISSIONS if changes and self.is_guarded(full, relative) else ""
+
+    def is_guarded(self, full: tuple[str, ...], relative: tuple[str, ...]) -> bool:
+        """Return True if changing a path always asks. See `reason`."""
+        return self.guarded.contains(relative) or self.placed.contains(full)
 
 
 @lru_cache(maxsize=4)

@@ -55,7 +55,7 @@ def file_effects(name: str, words: Sequence[Word]) -> tuple[FileEffect, ...]:
 def _output_operands(name: str, words: Sequence[Word], operands: list[Word]) -> list[Word]:
     """Return the operands of some programs that are written."""
     if name in ("uniq", "xxd", "split", "csplit"):
-        return operands[1:]
+        return [*operands[1:], *(word for word in operands[:1] if word.splits)]
     if name == "zip":
         return operands[:1]
     if name not in ("tar", "bsdtar", "gtar") or not creates_archive(words):

@@ -12,8 +12,8 @@ from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.code_arguments import required_literal_words
 from mainspring.shell_analysis.commands import SYSTEM_FOLDERS
-from mainspring.shell_analysis.git_commands import GitCommand, sort_git_words
-from mainspring.shell_analysis.programs import AWK, has_option
+from mainspring.shell_analysis.git_commands import GitCommand, sort_git_words, without_global_options
+from mainspring.shell_analysis.programs import AWK, OPAQUE_WRAPPERS, has_option
 from mainspring.shell_analysis.readonly_programs import (
     FIND_FLAGS,
     FIND_PATH_OPTIONS,
@@ -63,6 +63,15 @@ _RECURSIVE_OPTIONS: Mapping[str, re.Pattern[str]] = {
 _SEARCHES = frozenset(("rg", "ag", "ack", "ugrep", "ug"))
 _GREPS = frozenset(("grep", "egrep", "fgrep"))
 _DEEP_GREP = ("-r", "-R", "-d", "--recursive", "--dereference-recursive", "--directories")
+
+_GIT_SHOWS = frozenset(
+    "annotate blame bundle cat-file diff diff-files diff-index diff-tree difftool fast-export format-patch grep log range-diff show "
+    "whatchanged".split()
+)
+"""Subcommands of git that may show files of the folder, or of the history."""
+
+_READS_FOLDERS = _SEARCHES.union(_GREPS, _RECURSIVE_OPTIONS, ("diff", "fd", "fdfind", "git"))
+_RUNS_LOCALLY = OPAQUE_WRAPPERS.union(("env",)).difference(("ssh",))
 
 _LAST_IS_DESTINATION = frozenset(("cp", "rsync", "scp"))
 _AWK_OPENS = lazy_re(r"print.*>", re.DOTALL)
@@ -248,6 +257,8 @@ def _read(reader: ReadonlyProgram, name: str, words: Sequence[Word]) -> FileRead
         operands = operands[1:]
     paths = tuple(w for w in operands if w.text != "-")
     limit = {"none": 0, "one path": 1}.get(reader.operands, len(operands))
+    if reader.operands == "one path" and any(w.splits for w in operands):
+        return None  # the second match would be written
     if len(operands) > limit or (name == "tar" and any(":" in w.text for w in paths)):
         return None  # for tar, a name with a colon is on another machine
     wild = tuple(w for w in paths if wildcards.is_glob(w.text[:1]))
@@ -449,10 +460,13 @@ def find_recursive_read(unit: AnalyzedCommand) -> FileReads | None:
     if not unit.words[0].literal:
         return None
     name = program_name(unit.words[0].text)
+    if unit.scan and not unit.inner and name in _RUNS_LOCALLY:
+        return _read_by_arguments(unit)
     if (
         name in _SEARCHES
         or (name in _GREPS and has_option(unit.words, _DEEP_GREP))
         or (name == "diff" and has_option(unit.words, ("-r", "--recursive")))
+        or (name in ("fd", "fdfind") and has_option(unit.words, ("-x", "-X", "--exec", "--exec-batch")))
     ):
         return FileReads((_HERE, *_operands(unit.words[1:])), deep=True)
     if name == "git":
@@ -461,9 +475,12 @@ def find_recursive_read(unit: AnalyzedCommand) -> FileReads | None:
         return FileReads(tuple(touch.word for touch in unit.file_accesses), deep=True)
     if name == "xargs" and unit.inner and not _ignores_operands(unit.inner[0]):
         return FileReads((_HERE,), deep=True)
-    recursive_options, rest = _RECURSIVE_OPTIONS.get(name), unit.words[1:]
-    if recursive_options is None:
-        return None
+    return _read_recursively(name, unit.words[1:]) if name in _RECURSIVE_OPTIONS else None
+
+
+def _read_recursively(name: str, rest: Sequence[Word]) -> FileReads | None:
+    """Return the operands of a program that processes everything below them with some option."""
+    recursive_options = _RECURSIVE_OPTIONS[name]
     dashed = {number for number, word in enumerate(rest) if word.text.startswith("-")}
     options = dashed | {0} if name == "tar" else dashed  # tar accepts its options without a dash, too
     texts = [word.text.partition("=")[0] for number, word in enumerate(rest) if number in options]
@@ -471,6 +488,16 @@ def find_recursive_read(unit: AnalyzedCommand) -> FileReads | None:
         return None
     paths = tuple(word for number, word in enumerate(rest) if number not in options)
     return FileReads(paths[:-1] if name in _LAST_IS_DESTINATION else paths, deep=True)
+
+
+def _read_by_arguments(unit: AnalyzedCommand) -> FileReads | None:
+    """Return the folders that a command in the arguments of another one processes, if its name is a separate word."""
+    texts = [
+        text for word in unit.words[1:] for text in re.sub(r"^(?:-[A-Za-z](?=\w)|--[\w-]+=)", "", word.text).split()
+    ]
+    words = tuple([Word(text, text) for text in texts])
+    starts = [number for number, text in enumerate(texts) if program_name(text) in _READS_FOLDERS]
+    return next(filter(None, (find_recursive_read(AnalyzedCommand(words=words[n:], text="")) for n in starts)), None)
 
 
 def _operands(words: Sequence[Word]) -> list[Word]:
@@ -490,9 +517,9 @@ def _shortened(pattern: re.Pattern[str], text: str) -> bool:
 
 
 def _git_takes(unit: AnalyzedCommand) -> FileReads | None:
-    """Return the folders of git searches outside the repository, and of git archives."""
-    words = [word.text for word in unit.words[1:]]
+    """Return the folders of git commands that show files and whose options no table lists."""
+    words = [word.text for word in without_global_options(unit.words)[1:]]
     beyond = has_option(unit.words, ("--no-index", "--untracked", "--no-exclude-standard"))
-    if "archive" in words or beyond:
+    if "archive" in words or beyond or words[:1] and words[0] in _GIT_SHOWS:
         return FileReads((_HERE, *_operands(unit.words[1:])), deep=True)
     return None

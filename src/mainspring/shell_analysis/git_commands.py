@@ -13,6 +13,9 @@ from mainspring.shell_analysis.syntax import Word
 RUNS_GPG = lazy_re(r"%[-+ ]?G|%\(\*?signature|--sort[= ]\S*signature")
 """Placeholders of formats, and sort keys, for signatures, with which git starts gpg."""
 
+_GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"))
+"""Options of git before the subcommand whose value is the next word."""
+
 _SHOWS_OBJECTS = lazy_re(r"%\(\*?raw")
 """Placeholders for raw objects, which may be the content of files."""
 
@@ -82,3 +85,11 @@ def path_in_revision(text: str) -> str:
         elif character == ":" and not depth:
             return text[at + 1 :]
     return ""
+
+
+def without_global_options(words: Sequence[Word]) -> tuple[Word, ...]:
+    """Return a git command without the options before its subcommand."""
+    i = 1
+    while i < len(words) and words[i].text.startswith("-"):
+        i += 2 if words[i].text in _GIT_VALUED else 1
+    return (words[0], *words[i:])

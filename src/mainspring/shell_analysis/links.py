@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.effects import creates_archive
+from mainspring.shell_analysis.git_commands import without_global_options
 from mainspring.shell_analysis.programs import has_option, option_values
 from mainspring.shell_analysis.readonly_programs import READONLY_GIT
 from mainspring.shell_analysis.references import paths_in_command
@@ -29,6 +30,7 @@ _KEEPS_FILES = frozenset(
 
 _AVOIDS_LINKS = frozenset(("git checkout", "git restore", "git mv", "git rm", "git clean"))
 _COPIERS = frozenset(("mv", "rsync", "git mv", "ditto"))
+_FILE_COPIERS = _COPIERS.union(("cp", "install", "ln", "scp"))
 _COPIES_LINKS = ("-a", "-d", "-P", "-R", "-r", "--archive", "--no-dereference", "--recursive", "--preserve")
 
 
@@ -38,6 +40,12 @@ _MAKERS = _CHANGES_FILES.union(_COPIERS, _INTO, ("ln", "link", "cp"))
 def creates_links(command: AnalyzedCommand) -> bool:
     """Return True if a command creates links at the paths that it writes."""
     return _name(command.words) in ("ln", "link")
+
+
+def copies_files(command: AnalyzedCommand) -> bool:
+    """Return True if a command copies or moves files, with their names, into a folder."""
+    names = (_name(command.words), _subcommand(command.words))
+    return not _FILE_COPIERS.isdisjoint(names)
 
 
 def copies_links(command: AnalyzedCommand) -> bool:
@@ -88,4 +96,6 @@ def _name(words: Sequence[Word]) -> str:
 
 
 def _subcommand(words: Sequence[Word]) -> str:
+    if _name(words) == "git":
+        words = without_global_options(words)
     return f"{_name(words)} {words[1].text}" if len(words) > 1 else ""

@@ -72,6 +72,8 @@ _PIECES = lazy_re(r"[=:@,;]")
 _COMMANDS = frozenset("command cmd commands script line args argv arguments code shell".split())
 """Names of arguments that contain commands or code."""
 _IN_CODE = lazy_re(r"[\w./~\x02-]*[./][\w./-]*")
+_NAME_IN_CODE = lazy_re(r"[\w-]+")
+_CODE_CHARACTER = lazy_re(r"[\s'\"(){};<>|$]")
 _OPTIONS = lazy_re(r"-[A-Za-z0-9]{1,5}")
 _OMITS = ("--exclude=", "--exclude-dir=")
 """Options with names of files that a program does not open."""
@@ -81,15 +83,26 @@ _NETWORK = frozenset("curl wget ssh scp sftp nc ncat telnet ftp ping http https 
 
 def paths_in_command(unit: AnalyzedCommand) -> Iterator[str]:
     """Return the strings in a command that look like paths."""
+    yield from paths_in_code(unit)
     for number, word in enumerate(unit.words):
-        if (unit.scan or unit.code) and number and (" " in word.text or "(" in word.text):
-            yield from (m[0] for m in _IN_CODE.finditer(word.text) if looks_like_path(m[0]))
-        elif number or "=" in word.text:
+        if (number or "=" in word.text) and not ((unit.scan or unit.code) and " " in word.text):
             yield from _in_word(word.text)
+
+
+def paths_in_code(unit: AnalyzedCommand) -> Iterator[str]:
+    """Return the strings that look like paths in the code among the arguments of a command."""
+    for text in _code_in(unit):
+        yield from (m[0] for m in _IN_CODE.finditer(text) if looks_like_path(m[0]))
+
+
+def _code_in(unit: AnalyzedCommand) -> Iterator[str]:
+    return (word.text for word in unit.words[1:] if (unit.scan or unit.code) and _CODE_CHARACTER.search(word.text))
 
 
 def plain_words_in_command(unit: AnalyzedCommand) -> Iterator[str]:
     """Return the words in a command that may be names of files, or match some, or anything else."""
+    for text in _code_in(unit):
+        yield from (m[0] for m in _NAME_IN_CODE.finditer(text) if len(m[0]) <= MAX_PATH)
     for word in unit.words[1:]:
         if (word.literal or wildcards.is_glob(word.text)) and len(word.text) <= MAX_PATH:
             pieces = _PIECES.split(word.text)

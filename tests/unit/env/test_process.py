@@ -100,6 +100,21 @@ async def test_long_script_does_not_exceed_the_argument_limit(env: LocalEnv) -> 
     assert result.stdout.text.split() == ["3000001"]
 
 
+async def test_wildcards_of_a_script_do_not_depend_on_settings_of_the_user(
+    env: LocalEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a/b/c.py", ".env", "A.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    monkeypatch.setenv("BASHOPTS", "dotglob:globstar:nocaseglob")
+    monkeypatch.setenv("GLOBIGNORE", "x")
+
+    result = await env.run("printf '%s ' *env **/*.py a*; bash -c \"printf '%s ' *env **/*.py a*\"")
+
+    assert result.stdout.text == "*env **/*.py a " * 2
+    assert result.stderr.text == ""
+
+
 async def test_script_is_not_visible_in_the_process_list(env: LocalEnv) -> None:
     result = await env.run("pkill -f a_pattern_that_is_only_here; echo alive")
     assert (result.exit_code, result.stdout.text) == (0, "alive\n")

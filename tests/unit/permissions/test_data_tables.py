@@ -43,6 +43,10 @@ SECRET = {
     "vendor/x": "",
     "x": "",
     "out/o": "",
+    "deep/er.py": "",
+    "tmp/vendor/x": "",
+    "tmp/.agent/settings.json": "{}",
+    "tmp/.mcp.json": "{}",
 }
 LINKS = {
     "escape": "/etc",
