@@ -34,7 +34,8 @@ def run_twice(target: str, cache: Path) -> bool:
     if run_target(target, cache):
         return True
     failed = sorted(read_cache(cache, "cache/lastfailed"))
-    if read_cache(cache, FIRST_RUN).get("exit_code") != 1 or not 0 < len(failed) <= MAX_REPEATED:
+    are_tests = all("::" in name for name in failed)  # not files that could not be collected
+    if read_cache(cache, FIRST_RUN).get("exit_code") != 1 or not are_tests or not 0 < len(failed) <= MAX_REPEATED:
         return False
     print(f"\nrepeated alone, since they failed: {', '.join(failed)}\n", flush=True)
     repeated = run_target(target, cache, "WORKERS=0", options="--last-failed")

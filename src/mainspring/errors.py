@@ -266,12 +266,14 @@ def attribute_error(owner: object, kind: str, name: str) -> AttributeError:
 def describe_failure(error: BaseException) -> str:
     """Return the text of an exception for data, for example an event, a stored entry, or a tool result.
 
-    Of an aborted run it is only the reason, since the advice in its text is for code. Of a group it contains the texts of its
+    Of an aborted run and a missing output it is only the reason, since the advice in the text is for code. Of a group it contains the texts of its
     exceptions, which the group's own text only counts.
     """
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         return f"{group.message}: {'; '.join(map(format_exception, group.exceptions))}"
+    if isinstance(error, AgentOutputError):
+        return error.reason or str(error)
     return error.reason if isinstance(error, AgentAbortedError) else str(error)
 
 
@@ -379,7 +381,15 @@ class AgentBusyError(AgentError):
 
 
 class AgentOutputError(AgentError):
-    """A run ended without the requested structured output; ``outcome`` has the reason and the text of the response."""
+    """A run ended without the requested structured output; ``outcome`` has the reason and the text of the response.
+
+    Attributes:
+        reason: What happened, without the advice for code; empty if it is not separate.
+    """
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class ConfigError(AgentError):

@@ -187,6 +187,10 @@ ATTRIBUTE_ADVICE: dict[str, dict[str, str]] = {
 
 MISUSE_ADVICE = {
     ("RunHandle", "for"): "Use `async with agent.stream(prompt) as run`, then `async for event in run`.",
+    (
+        "RunHandle",
+        "await",
+    ): "Use `await agent.run(prompt)` for the result, or `async with agent.stream(prompt) as run` for the events.",
     ("RunResult", "[]"): "Use result.output, result.text, or result.messages.",
     ("Usage", "call"): "It is a property: write result.usage.",
 }

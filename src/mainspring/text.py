@@ -257,10 +257,21 @@ def suggest_name(name: str, known: Iterable[str], otherwise: str = "", *, cutoff
         otherwise: The text if no name is close.
         cutoff: Minimum similarity, from 0 to 1.
     """
+    near = find_closest(name, known, cutoff=cutoff)
+    return f"Did you mean {near!r}?" if near else otherwise
+
+
+def find_closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return the known name that is closest to an unknown one, or an empty string if none is close.
+
+    Args:
+        name: The unknown name.
+        known: The known names.
+        cutoff: Minimum similarity, from 0 to 1.
+    """
     import difflib  # slow to import, and needed only for errors
 
-    near = difflib.get_close_matches(name, list(known), 1, cutoff)
-    return f"Did you mean {near[0]!r}?" if near else otherwise
+    return next(iter(difflib.get_close_matches(name, list(known), 1, cutoff)), "")
 
 
 def to_camel_case(key: str) -> str:

@@ -200,7 +200,7 @@ def test_second_process_on_a_session_works_in_a_copy(kind: str, tmp_path: Path, 
     for process in started:
         assert process.stdout
         assert process.stdout.readline() == "open\n"
-    outs = [process.communicate("go\n", timeout=60)[0] for process in started]
+    outs = [process.communicate("go\n", timeout=240)[0] for process in started]
     found = dict(json.loads(out) for out in outs)
     assert "s1" in found
     assert list(found.values()) == [42, 42]

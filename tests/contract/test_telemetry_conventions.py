@@ -50,7 +50,7 @@ TYPES: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def received(tmp_path_factory: pytest.TempPathFactory) -> Receiver:
     with Receiver() as receiver:
-        options = TelemetryOptions(endpoint=receiver.endpoint, sensitive=True, content="both", close_seconds=5.0)
+        options = TelemetryOptions(endpoint=receiver.endpoint, sensitive=True, content="both", close_seconds=60.0)
         telemetry = Telemetry(options, environ={})
         asyncio.run(run_scenario(telemetry, tmp_path_factory.mktemp("mcp")))
         assert telemetry.close()

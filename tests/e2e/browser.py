@@ -30,6 +30,6 @@ def find_browser() -> str:
 def render_page(url: str, profile: Path) -> str:
     """Return the HTML of a page after its scripts have run, followed by the console output."""
     call = [find_browser(), *FLAGS, f"--user-data-dir={profile}", "--enable-logging=stderr", "--dump-dom", url]
-    done = subprocess.run(call, capture_output=True, encoding="utf-8", timeout=60, check=True)
+    done = subprocess.run(call, capture_output=True, encoding="utf-8", timeout=240, check=True)
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     return done.stdout + "\n".join(console)

@@ -78,7 +78,7 @@ class Command:
             capture_output=True,
             encoding="utf-8",
             stdin=subprocess.DEVNULL,
-            timeout=60,
+            timeout=240,
             check=False,
         )
         return CommandResult(done.returncode, done.stdout, done.stderr)
@@ -93,7 +93,7 @@ class Command:
 def finish(process: "subprocess.Popen[str]", piped: str | None = None) -> CommandResult:
     """Wait for the end of a process."""
     try:
-        out, err = process.communicate(piped, timeout=60)
+        out, err = process.communicate(piped, timeout=240)
     except subprocess.TimeoutExpired:
         process.kill()
         raise

@@ -178,7 +178,7 @@ OPTION_VALUES = {
 def test_bash_completes_values_of_options(command: Command) -> None:
     bash = shutil.which("bash") or skip_missing("bash")
     (command.folder / "mainspring.bash").write_text(completion_script(command, "bash"), encoding="utf-8")
-    command.server.script = ["Hello."]
+    command.server.script += ["Hello."]
     session = command.run("-p", "hi", "--model", "openai:test-model", "--output", "json").result["session_id"]
     install_command(command)
     done = subprocess.run(

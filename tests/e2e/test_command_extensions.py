@@ -215,7 +215,7 @@ agent.run_sync("go")
 {ending}
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=60, check=False
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=240, check=False
     )
     assert done.stdout == "over exit\n", done.stderr
 

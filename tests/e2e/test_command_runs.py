@@ -1,6 +1,7 @@
 """The command from a prompt to a response: output streams, stored data, and permissions."""
 
 import json
+import os
 import uuid
 from pathlib import Path
 
@@ -369,3 +370,25 @@ def test_cwd_works_from_a_deleted_folder(command: Command, tmp_path: Path) -> No
     done = command.shell(line)
     assert (done.code, done.out) == (0, "Hello again.\n")
     assert "The current folder no longer exists. Use --cwd DIR" in done.err
+
+
+def test_pipes_that_another_program_made_non_blocking_lose_nothing(command: Command) -> None:
+    """A parent process that shares its pipes, such as a program in Node.js, may do this to both of them."""
+    command.server.script += ["word " * 60_000]
+    reading, typed = os.pipe()
+    printed, writing = os.pipe()
+    for end in (reading, writing):
+        os.set_blocking(end, False)
+
+    with command.start("-p", "sum up", stdin=reading, stdout=writing) as process, open(printed, "rb") as output:
+        os.close(reading)
+        os.close(writing)
+        os.write(typed, b"first\n")
+        os.write(typed, b"second\n")
+        os.close(typed)
+        assert command.server.request_received.wait(30)
+        answer = output.read().decode()
+
+    assert process.returncode == 0
+    assert answer == "word " * 60_000 + "\n"
+    assert "first\\nsecond" in texts(command.server.requests[0])

@@ -13,7 +13,7 @@ from tests.helpers.sandboxes import LAYERS, layer
 
 __all__ = ["command"]
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.covers("BYD-17", "OPT-03")]
+pytestmark = pytest.mark.covers("BYD-17", "OPT-03")
 
 
 @pytest.mark.parametrize("name", LAYERS)

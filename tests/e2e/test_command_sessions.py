@@ -111,7 +111,7 @@ def test_copy_of_a_busy_session_leaves_out_the_prompt_that_has_no_response_yet(c
         assert command.server.stalled.wait(120)
         other = command.run("-p", "are you there?", "--continue")
         busy.terminate()
-        busy.communicate(timeout=60)
+        busy.communicate(timeout=240)
     assert other.out == "Here.\n"
     assert "Continuing in a copy" in other.err
     sent = json.dumps(command.server.requests[2]["messages"])

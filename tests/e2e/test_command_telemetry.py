@@ -20,7 +20,7 @@ from tests.unit.telemetry.receiver import Receiver
 
 __all__ = ["command"]
 
-pytestmark = [pytest.mark.timeout(120), on_posix]
+pytestmark = on_posix
 
 DOCKER = """#!/bin/sh
 echo "$*" >>"$0.log"

@@ -127,7 +127,7 @@ def test_token_from_environment_is_hidden_from_shell_commands(command: Command):
 
 
 def test_service_finishes_the_run_before_it_stops(command: Command):
-    command.server.script += [Reply("It took its time.", delay=0.5)]
+    command.server.script += [Reply("It took its time.", delay=3)]
     with start_service(command) as service:
         run = service.ask("POST", "v1/runs", {"prompt": "Take your time"})[1]["id"]
         assert command.server.request_received.wait(120)

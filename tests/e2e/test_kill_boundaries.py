@@ -110,7 +110,7 @@ async def run_child(folder: Path, boundary: str, mode: str) -> None:
 
 def run_killed_child(folder: Path, boundary: str, mode: str) -> None:
     command = [sys.executable, "-m", "tests.e2e.test_kill_boundaries", str(folder), boundary, mode]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
 
 

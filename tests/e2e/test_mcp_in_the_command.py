@@ -27,7 +27,7 @@ def server_entry(*flags: str, **more: Any) -> dict[str, Any]:
 
 
 def set_servers(command: Command, **servers: Any) -> None:
-    command.settings({"mcp": {"graceSeconds": 30, "servers": servers}})
+    command.settings({"mcp": {"graceSeconds": 120, "servers": servers}})
 
 
 def offered_servers(command: Command) -> set[str]:
@@ -41,7 +41,7 @@ def tool_results(command: Command) -> list[str]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < end
         threading.Event().wait(0.02)
@@ -107,7 +107,7 @@ def tools_of(request: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize("mcp", [{}, {"schemaBudget": 10**6}, {"disclosure": "eager"}], ids=["auto", "budget", "eager"])
 def test_many_tools_are_searched_automatically(command: Command, mcp: dict[str, Any]) -> None:
     servers = {f"s{n}": many_tools(f"s{n}", 60) for n in range(5)}
-    command.settings({"mcp": {"graceSeconds": 60, "servers": servers, **mcp}})
+    command.settings({"mcp": {"graceSeconds": 120, "servers": servers, **mcp}})
     search = call("tool_search", names=["mcp__s3__way_7"])
     command.server.script += [*(() if mcp else (search,)), call("mcp__s3__way_7", target="x"), "done"]
 

@@ -48,7 +48,7 @@ def installed_servers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True, timeout=120)
     pip = [str(folder / "venv" / "bin" / "python"), "-m", "pip", "install", "--quiet"]
     subprocess.run([*pip, "mcp-server-git", "mcp-server-time", "mcp-server-fetch"], check=True, timeout=600)
-    subprocess.run(["git", "init", "--quiet", str(folder / "repository")], check=True, timeout=60)
+    subprocess.run(["git", "init", "--quiet", str(folder / "repository")], check=True, timeout=240)
     return folder
 
 
@@ -181,7 +181,9 @@ def suite(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_client_passes_the_official_conformance_suite(suite: list[str], tmp_path: Path) -> None:
-    listed = subprocess.run([*suite, "list", "--client"], capture_output=True, text=True, check=True, timeout=60).stdout
+    listed = subprocess.run(
+        [*suite, "list", "--client"], capture_output=True, text=True, check=True, timeout=240
+    ).stdout
     scenarios = [
         line.split()[1] for line in listed.splitlines() if line.strip().startswith("- ") and "extension" not in line
     ]

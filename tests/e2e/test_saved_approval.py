@@ -89,7 +89,7 @@ async def run_step(folder: Path, what: str, mode: Any) -> None:
 
 def run_process(folder: Path, what: str, mode: str, *, killed: bool = False) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.e2e.test_saved_approval", str(folder), what, mode]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == (-signal.SIGKILL if killed else 0), done.stdout + done.stderr
     return {} if killed else json.loads(done.stdout.splitlines()[-1])
 

@@ -28,7 +28,7 @@ def loaded_modules(work: str, cwd: Path | None = None, **variables: str) -> set[
         cwd=cwd,
         capture_output=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=240,
         check=True,
         stdin=subprocess.DEVNULL,
     )

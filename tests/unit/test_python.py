@@ -46,7 +46,7 @@ def canaries(tmp_path: Path) -> Path:
 
 def run(command: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "MAINSPRING_HOME": str(folder.parent / "home"), "MAINSPRING_OFFLINE": "1", **variables}
-    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=240, check=False)
 
 
 def executed_modules(folder: Path) -> str:

@@ -18,6 +18,7 @@ from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, crea
 from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
 from mainspring.policies.budgets import Ledger
 from mainspring.run_options import RunOptions as Behavior
+from mainspring.text import find_closest
 from mainspring.tools import LazyTool, Tool
 from mainspring.tools.define import to_tool
 
@@ -210,7 +211,10 @@ def _find_option_for_run(name: str) -> str:
 
 def _find_run_option(name: str) -> str:
     name = _find_run_option_name(name)
-    return f"Use behavior=RunOptions({name}=...)." if name in Behavior.declared else ""
+    if name in Behavior.declared:
+        return f"Use behavior=RunOptions({name}=...)."
+    near = find_closest(name, (*AgentOptions.__optional_keys__, *Behavior.declared))
+    return f"Did you mean behavior=RunOptions({near}=...)?" if near in Behavior.declared else ""
 
 
 def normalize_tools(given: Iterable[Any]) -> list[Tool | LazyTool]:

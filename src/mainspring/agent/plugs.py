@@ -60,7 +60,7 @@ def create_plugs(options: AgentOptions) -> list[Plugin]:
         installed.append(_check_plug(permissions, "permissions=Permissions(...)"))
     if (session := options.pop("session", None)) is not None:
         plug = session.plug() if hasattr(session, "plug") else cast("Any", session)
-        installed.append(_check_plug(plug, "session=Session.create()"))
+        installed.append(_check_plug(plug, "session=Session.create(), or session=Session.open(ID)"))
     if (memory := options.pop("memory", None)) is not None:
         installed.append(_check_plug(memory, "memory=Memory(...)"))
     installed += skills_plugs(options.pop("skills", None))
@@ -84,7 +84,7 @@ def create_plugs(options: AgentOptions) -> list[Plugin]:
 
 def _check_plug(value: Any, expected: str) -> Plugin:
     if isinstance(value, type) or not isinstance(value, Plugin):
-        raise ConfigError(f"{value!r:.80} is not a plugin. An agent takes {expected}.")
+        raise ConfigError(f"{value!r:.80} cannot be used here. An agent takes {expected}.")
     return value
 
 

@@ -182,6 +182,9 @@ class RunHandle(Generic[OutputT]):
         def __iter__(self) -> Any:
             raise misuse_error("RunHandle", "for", "is not iterable")
 
+        def __await__(self) -> Any:
+            raise misuse_error("RunHandle", "await", "cannot be awaited")
+
     @property
     def has_started(self) -> bool:
         """True if the run has started."""

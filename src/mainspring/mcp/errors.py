@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
@@ -91,7 +92,9 @@ async def to_mcp_error(error: BaseException, end: EndpointState, reason: str) ->
         status = f" (HTTP {end.status})" if end.status in _LOGIN else f" ({text})"
         end.clear_refusals()
         return McpError(
-            name, f"MCP server {name!r} requires a login{status}. Run: mainspring mcp login {name}", "login"
+            name,
+            f"MCP server {name!r} requires a login{status}. Run: mainspring mcp login {shlex.quote(name)}",
+            "login",
         )
     code: Any = getattr(found, "code", None)
     # The SDK uses the code -32001 for timeouts, servers use it for lost sessions.

@@ -106,6 +106,7 @@ class ServerReaper:
             await asyncio.wait_for(shell.wait(), 1.0)
         except TimeoutError:
             shell.kill()
+            await shell.wait()
 
 
 INHERITED_VARIABLES = (

@@ -118,7 +118,7 @@ def test_nested_option_values_are_validated(options: dict[str, Any], text: str) 
 @pytest.mark.parametrize("option", ["permissions", "session", "memory", "plugs"])
 @pytest.mark.parametrize("junk", ["deny", True, 3, Subagents])
 def test_object_that_is_not_a_plugin_is_rejected(option: str, junk: Any) -> None:
-    with pytest.raises(ConfigError, match=f"is not a plugin. An agent takes {option}="):
+    with pytest.raises(ConfigError, match=f"cannot be used here. An agent takes {option}="):
         cast("Any", Agent)(ScriptedModel(), **{option: [junk] if option == "plugs" else junk})
 
 

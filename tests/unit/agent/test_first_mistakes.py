@@ -203,6 +203,7 @@ async def test_syntax_of_another_library_names_its_counterpart() -> None:
     name: Any = "search"
     uses: dict[tuple[str, str], Any] = {
         ("RunHandle", "for"): lambda: list(agent.stream("go")),
+        ("RunHandle", "await"): lambda: agent.stream("go").__await__(),
         ("RunResult", "[]"): lambda: result["messages"],
         ("Usage", "call"): lambda: result.usage(),
     }

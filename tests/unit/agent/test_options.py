@@ -27,6 +27,8 @@ def make_agent(**options: Any) -> Agent:
 
 def test_unknown_agent_option_suggests_the_right_name() -> None:
     for make in (make_agent, lambda **o: create_agent(ScriptedModel(), **o)):
+        with pytest.raises(TypeError, match=r"'temprature'\. Did you mean behavior=RunOptions\(temperature=\.\.\.\)\?"):
+            make(temprature=0.1)
         with pytest.raises(TypeError, match="Unknown option of Agent: 'sytem'. Did you mean 'system'"):
             make(sytem="x")
     with pytest.raises(TypeError, match="Did you mean 'tool_aliases'"):

@@ -77,6 +77,10 @@ def test_every_command_is_parsed(name: str) -> None:
         (["tools", "list", "grep"], "Unexpected argument of `mainspring tools list`: grep"),
         (["sessions", "list", "x"], "use `mainspring sessions show x`"),
         (["mcp", "remove", "a", "b"], "Unexpected argument of `mainspring mcp remove`: b"),
+        (["version"], "Use --version"),
+        (["chat"], "Use `mainspring` without a command"),
+        (["sessions", "delete", "x"], r"Did you mean rm\?"),
+        (["mcp", "rm", "x"], r"Did you mean remove\? See `mainspring mcp --help`\."),
         (["config", "path", "x"], "Unexpected argument"),
         (["memory", "add", "use", "tabs"], "Put text of several words in quotes"),
         (["replay"], "required"),
@@ -103,6 +107,16 @@ def test_help_names_commands_and_exit_codes(capsys: pytest.CaptureFixture[str]) 
     for name in COMMANDS:
         assert name in output
     assert "exit codes: 0 success" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "usage"), [(["help"], "usage: mainspring ["), (["help", "mcp"], "usage: mainspring mcp")]
+)
+def test_help_is_a_command_too(arguments: list[str], usage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exited:
+        parse_arguments(arguments)
+    assert exited.value.code == 0
+    assert capsys.readouterr().out.startswith(usage)
 
 
 def test_every_option_has_help() -> None:

@@ -70,7 +70,9 @@ async def test_process_allows_one_worker_and_many_clients(tmp_path: Path) -> Non
 async def test_temporary_database_failure_does_not_end_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "runs.db"
     answering, started = asyncio.Event(), asyncio.Event()
-    model = ScriptedModel(ScriptedCall("wait"), "Hello.")
+    model = ScriptedModel(
+        ScriptedCall("wait"), *["Hello."] * 2
+    )  # the first attempt may have asked for the response, too
 
     @tool(idempotent=True)
     async def wait() -> str:

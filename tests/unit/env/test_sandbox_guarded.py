@@ -324,7 +324,7 @@ async def test_submodule_can_commit_and_its_hooks_and_config_are_unchanged(
     config = (folder / "config").read_text()
     env = SandboxEnv(submodule, provider=provider)
     finished = await env.run(
-        "echo x > new && git add new && git commit -qm second && git tag v1 && git switch -qc b2", timeout=30
+        "echo x > new && git add new && git commit -qm second && git tag v1 && git switch -qc b2", timeout=120
     )
     for script in (
         "echo EVIL > '{git}/hooks/pre-commit'",
@@ -335,7 +335,7 @@ async def test_submodule_can_commit_and_its_hooks_and_config_are_unchanged(
         "echo EVIL > '{git}/../../index.lock'",
         "echo gitdir: /tmp > .git",
     ):
-        await env.run(script.format(git=folder), timeout=30)
+        await env.run(script.format(git=folder), timeout=120)
     await env.aclose()
 
     assert (finished.exit_code, finished.stderr.text) == (0, "")

@@ -177,6 +177,6 @@ async def test_private_hosts_are_not_sent_to_a_proxy(server: Server, monkeypatch
 
 async def test_environment_can_reach_allowed_hosts(server: Server, tmp_path: Any) -> None:
     env = await asyncio.to_thread(LocalEnv, tmp_path, reachable=[f"127.0.0.1:{server.port}"])
-    assert (await env.fetch(f"http://127.0.0.1:{server.port}/", timeout=5, max_bytes=100)).body == b"hello"
+    assert (await env.fetch(f"http://127.0.0.1:{server.port}/", timeout=120, max_bytes=100)).body == b"hello"
     with pytest.raises(OSError, match="private"):
-        await env.fetch("http://127.0.0.1:1/", timeout=5, max_bytes=100)
+        await env.fetch("http://127.0.0.1:1/", timeout=120, max_bytes=100)

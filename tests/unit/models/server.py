@@ -108,9 +108,7 @@ async def _send(answer: Answer, reader: asyncio.StreamReader, writer: asyncio.St
 
 async def _pause(piece: float | asyncio.Event, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
     """Wait. Return False if the client disconnects."""
-    over = piece if isinstance(piece, asyncio.Event) else asyncio.Event()
-    timer = None if piece is over else asyncio.get_running_loop().call_later(piece, over.set)
-    waiting = asyncio.ensure_future(over.wait())
+    waiting = asyncio.ensure_future(piece.wait() if isinstance(piece, asyncio.Event) else asyncio.sleep(piece, True))
     try:
         while not (reader.at_eof() or writer.transport.is_closing()):
             if (await asyncio.wait({waiting}, timeout=0.02))[0]:
@@ -118,8 +116,6 @@ async def _pause(piece: float | asyncio.Event, reader: asyncio.StreamReader, wri
         return False
     finally:
         waiting.cancel()
-        if timer is not None:
-            timer.cancel()
 
 
 async def _request(reader: asyncio.StreamReader) -> Received | None:

@@ -11,7 +11,7 @@ from mainspring.events import Done, StreamEvent, TextDelta, TextEnd
 from mainspring.messages import Message, ToolDefinition
 from mainspring.models import HttpModel, create_model
 from mainspring.models.codec.response_reader import ResponseReader
-from mainspring.models.codec.unread_calls import has_unread_calls
+from mainspring.models.codec.text_calls import has_unread_calls
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ChatCapabilities, ModelProfile, OllamaCapabilities
 from mainspring.models.transport.recording import MemoryResponse, MemoryTransport

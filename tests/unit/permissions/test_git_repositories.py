@@ -133,7 +133,7 @@ async def test_history_too_long_to_check_asks(tmp_path: Path, monkeypatch: pytes
     assert (await decide_line("git log -p", env)).outcome == "allow"
 
     slow = tmp_path / "bin" / "git"
-    slow.write_text("#!/bin/sh\nexec sleep 20\n")
+    slow.write_text("#!/bin/sh\nexec sleep 600\n")
     slow.chmod(0o755)
     monkeypatch.setattr("mainspring.permissions.git_history.MAX_SECONDS", 0.1)
 
@@ -142,6 +142,7 @@ async def test_history_too_long_to_check_asks(tmp_path: Path, monkeypatch: pytes
     assert "too long to check" in decision.reason
 
     slow.unlink()
+    monkeypatch.setattr("mainspring.permissions.git_history.MAX_SECONDS", 120)
     assert (
         await decide_line("git log -p", env)
     ).outcome == "ask"  # without another wait: a call is decided about repeatedly
@@ -253,11 +254,13 @@ async def test_ordinary_repository_is_allowed(name: str, tmp_path: Path) -> None
 async def test_neutral_environment_keeps_git_from_running_programs(name: str, tmp_path: Path) -> None:
     env = LocalEnv(str(make_repository(tmp_path, HOSTILE[name])))
     trace = tmp_path / "trace"
+    # Another time of a file: git writes its index, for which it runs a hook. A time like that of the index would depend on the clock.
+    line = "touch -d @{} src/a; git status; git diff"
 
-    await run_line("git status; git diff", env, neutral_environment(env))
+    await run_line(line.format(1), env, neutral_environment(env))
     assert not trace.exists()
 
-    await run_line("git status; git diff", env, {})
+    await run_line(line.format(2), env, {})
     assert trace.exists()
 
 

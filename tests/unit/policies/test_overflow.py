@@ -14,6 +14,7 @@ from mainspring.loop.hooks import ModelErrorHook, SideModelCall
 from mainspring.messages import AgentMessage, Usage
 from mainspring.models import ModelRequest
 from mainspring.models.token_refusals import parse_limits
+from mainspring.policies.compaction import Compaction
 from mainspring.testing import Reply, ScriptedCall
 from tests.unit.policies.harness import make_agent, requests, texts, words
 
@@ -80,15 +81,27 @@ async def test_full_window_that_cannot_be_compacted_ends_the_run() -> None:
 
 
 @pytest.mark.covers("CMP-12", "CMP-14")
-async def test_overflow_after_a_compaction_that_leaves_nothing_to_shorten_fails() -> None:
-    agent = agent_with_output(ScriptedCall("look"), ScriptedCall("look"), TOO_LONG, TOO_LONG, "no summary")
+async def test_overflow_after_three_compactions_fails() -> None:
+    agent = agent_with_output(ScriptedCall("look"), ScriptedCall("look"), *[TOO_LONG] * 4, "never")
 
     with pytest.raises(AgentContextExceededError, match="prompt is too long") as caught:
         await agent.run("go")
 
-    assert [m.text for m in requests(agent)[-1].messages].count("go") == 0, "The last request is that of a summary."
+    lengths = [len(texts(request.messages)[-1]) for request in requests(agent)[2:]]
+    assert lengths[0] == len(BIG)
+    assert [length // 4000 for length in lengths] == [10, 4, 2, 1]
     assert isinstance(caught.value.cause, ContextExceededError)
     assert caught.value.cause.code is ErrorCode.CONTEXT_LENGTH_EXCEEDED
+
+
+async def test_result_of_the_newest_turn_is_shortened_if_a_summary_frees_nothing() -> None:
+    script = [ScriptedCall("look"), TOO_LONG, "A summary of what was said.", "done"]
+    agent = agent_with_output(*script, compaction=Compaction())
+
+    assert (await agent.run("go")).text == "done"
+
+    [result] = texts(requests(agent)[-1].messages)
+    assert 16_000 < len(result) < 17_000
 
 
 @pytest.mark.covers("CMP-12")

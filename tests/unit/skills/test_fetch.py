@@ -151,14 +151,14 @@ async def test_missing_network_or_unknown_host_is_an_error(monkeypatch: pytest.M
     assert "unknown host or no network" in await fetch_error("https://no-such-host.invalid/a.git")
 
 
-@pytest.mark.parametrize(("name", "value"), [("_STALL_SECONDS", 1), ("_SECONDS", 0.5)])
+@pytest.mark.parametrize(("name", "value"), [("_STALL_SECONDS", 1), ("_SECONDS", 4)])
 async def test_unresponsive_host_times_out(
     host: GitHost, monkeypatch: pytest.MonkeyPatch, name: str, value: float
 ) -> None:
     monkeypatch.setattr(git_module, name, value)
     host.silent = True
     text = await fetch_error(f"{host.url}/skills.git#main")
-    assert ("does not answer" in text) or ("took more than 0.5 seconds" in text)
+    assert ("does not answer" in text) or ("took more than 4 seconds" in text)
     assert len(host.requests) == 1
 
 

@@ -132,7 +132,7 @@ class BadExporter(SpanExporter):
 @pytest.mark.covers("BYD-30")
 async def test_failing_exporter_is_ignored() -> None:
     exporter = BadExporter(hang=False)
-    telemetry = make_telemetry(exporter)
+    telemetry = make_telemetry(exporter, close_seconds=120)
 
     assert await run(Tracing(telemetry)) == "done"
 
@@ -220,7 +220,7 @@ import asyncio, os, sys
 from mainspring import Agent
 from mainspring.env.memory import MemoryEnv; from mainspring.testing import ScriptedModel
 from mainspring.telemetry import Telemetry, Tracing
-telemetry = Telemetry(endpoint=sys.argv[1])
+telemetry = Telemetry(endpoint=sys.argv[1], close_seconds=120)
 def run(name):
     agent = Agent(ScriptedModel("done"), name=name, execution=MemoryEnv(), plugs=[Tracing(telemetry)])
     assert asyncio.run(agent.run("go")).text == "done"
@@ -239,7 +239,7 @@ assert os.waitpid(child, 0)[1] == 0
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
 
@@ -262,7 +262,7 @@ asyncio.run(agent.run("go"))
     with Receiver() as receiver:
         environ = {**os.environ, "NO_PROXY": "127.0.0.1"}
         subprocess.run(
-            [sys.executable, "-c", code, receiver.endpoint], env=environ, cwd=tmp_path, check=True, timeout=60
+            [sys.executable, "-c", code, receiver.endpoint], env=environ, cwd=tmp_path, check=True, timeout=240
         )
 
     assert len(receiver.spans) == 2

@@ -26,7 +26,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> "Receiver":
 @pytest.mark.covers("TEL-05", "BYD-30")
 async def test_spans_metrics_and_events_are_exported_by_otlp(receiver: Receiver) -> None:
     with receiver:
-        telemetry = Telemetry(endpoint=f"{receiver.endpoint}/", environ={})
+        telemetry = Telemetry(endpoint=f"{receiver.endpoint}/", close_seconds=120, environ={})
         agent = Agent(ScriptedModel("done"), execution=MemoryEnv(), plugs=[Tracing(telemetry)])
         await agent.run("go")
 
@@ -91,7 +91,7 @@ def _run_python(code: str, tmp_path: Path, **environ: str) -> str:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -56,6 +56,6 @@ def test_missing_address_prints_the_usage(capsys: pytest.CaptureFixture[str]) ->
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
     )
     assert (done.returncode, USAGE_TEXT in done.stderr) == (2, True)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Mapping
 
 from mainspring.app.cli.parser import Parser, UsageError
 
-Action = tuple[str, ...]
+ArgumentKinds = tuple[str, ...]
 """The kinds of the arguments of an action, in order. A kind that ends with ``...`` repeats. Lowercase kinds can be completed."""
 
 _ONE_SERVER = ("server",)
 _ONE_RUN = ("run",)
 
-ACTION_ARGUMENTS: Mapping[str, Mapping[str, Action]] = {
+ACTION_ARGUMENTS: Mapping[str, Mapping[str, ArgumentKinds]] = {
     "models": {"list": (), "get": ("weights",)},
     "tools": {"list": (), "call": ("tool", "JSON")},
     "sessions": {
@@ -100,7 +101,7 @@ def reject_extra_arguments(command: str, parser: Parser, options: argparse.Names
     """Check that an action takes all arguments it was given.
 
     Raises:
-        UsageError: If it does not, since an ignored argument looks as if it had an effect.
+        UsageError: If it does not, since users would expect an effect of the argument.
     """
     action = getattr(options, "action", "")
     kinds = ACTION_ARGUMENTS.get(command, {}).get(action, ("...",))
@@ -113,7 +114,11 @@ def reject_extra_arguments(command: str, parser: Parser, options: argparse.Names
             given += value if isinstance(value, list) else [] if value is None else [value]
     if len(given) > len(kinds):
         name = f"mainspring {command} {action}".rstrip()
-        hint = f"To show it, use `mainspring {command} show {given[0]}`. " if _can_show(command, action) else ""
+        hint = (
+            f"To show it, use `mainspring {command} show {shlex.quote(given[0])}`. "
+            if _can_show(command, action)
+            else ""
+        )
         hint = "Put text of several words in quotes. " if "TEXT" in kinds else hint
         raise UsageError(
             f"Unexpected argument of `{name}`: {given[len(kinds)]}. {hint}See `mainspring {command} --help`."

@@ -21,7 +21,7 @@ from mainspring.lazy import lazy_function
 
 __all__ = ["COMMANDS", "STDIN_MARK", "UsageError", "parse_arguments", "run_parser"]
 
-reject_extra_arguments = lazy_function("mainspring.app.cli.action_arguments", "reject_extra_arguments")
+_reject_extra_arguments = lazy_function("mainspring.app.cli.action_arguments", "reject_extra_arguments")
 
 OUTPUTS = ("text", "json", "stream-json")
 SANDBOXES = ("auto", "none", "bubblewrap", "landlock", "seatbelt")
@@ -219,10 +219,13 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[str, argparse.Namespace]:
         SystemExit: After ``--help``.
     """
     name = next(iter(arguments), "")
+    if name == "help":  # mainspring help [COMMAND]
+        arguments = [*arguments[1:2], "--help"]
+        name = arguments[0]
     if name in COMMANDS:
         parser = COMMANDS[name]()
         options = parser.read(arguments[1:])
-        reject_extra_arguments(name, parser, options)
+        _reject_extra_arguments(name, parser, options)
         return name, options
     if name and not name.startswith("-") and not _is_sentence(name):
         raise unknown_command(name)
@@ -240,8 +243,27 @@ def _is_sentence(text: str) -> bool:
     return len(text.split()) > 1 or text.startswith("/")
 
 
+_ELSEWHERE = {
+    "ask": '-p "PROMPT" for one prompt, or `mainspring "PROMPT"` for a chat',
+    "auth": "`mainspring config init` for an API key, or `mainspring login` for an account",
+    "chat": "`mainspring` without a command",
+    "continue": "--continue",
+    "doctor": "`mainspring check`",
+    "exec": '-p "PROMPT"',
+    "init": "`mainspring config init` to set up a provider, or /init in a chat to write AGENTS.md",
+    "resume": "--resume NAME",
+    "run": '-p "PROMPT" for one prompt, or `mainspring "PROMPT"` for a chat',
+    "setup": "`mainspring config init`",
+    "start": "`mainspring` without a command",
+    "version": "--version",
+}
+"""What to use in place of commands that other programs have."""
+
+
 def unknown_command(name: str) -> UsageError:
     """Return the error for an argument that is not a command."""
+    if name in _ELSEWHERE:
+        return UsageError(f"Unknown command: {name}. Use {_ELSEWHERE[name]}.")
     near = difflib.get_close_matches(name, COMMANDS, 1)
     prompt = 'To send a prompt, use -p. To start a chat with it, put it in quotes: mainspring "Fix the tests"'
     hint = f"Did you mean {near[0]}?" if near else f"Available commands: {', '.join(COMMANDS)}. {prompt}"

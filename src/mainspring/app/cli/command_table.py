@@ -235,7 +235,7 @@ def _memory() -> Parser:
         "action", nargs="?", choices=("show", "add", "path"), default="show", help="show, add, or path (default: show)"
     )
     parser.add_argument("note", nargs="?", help="Note to remember; '-' reads it from stdin")
-    parser.add_argument("--user", action="store_true", help="Use your own memory instead of the project's")
+    parser.add_argument("--user", action="store_true", help="Only your own memory, which sessions in every folder read")
     parser.add_argument(
         "--section",
         choices=("Preferences", "Context", "Learned Patterns"),

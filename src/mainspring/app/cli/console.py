@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TextIO
 
 from mainspring.lazy import lazy_re
@@ -31,13 +32,16 @@ def one_line(text: str, max_chars: int = 200) -> str:
 def reserve_standard_fds() -> None:
     """Open closed standard descriptors, so that no socket or file of ours gets the number 0, 1, or 2.
 
-    Writing to a closed stdout fails; what is written to a closed stderr is lost.
+    Writing to a closed stdout fails; what is written to a closed stderr is lost. A program that shares its pipe may have made it
+    non-blocking, and a full pipe would then cut off the output.
     """
     for number, mode in enumerate((os.O_RDWR, os.O_RDONLY, os.O_RDWR)):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, mode)
+        with suppress(OSError, AttributeError):  # Windows has no such function before Python 3.12
+            os.set_blocking(number, True)
     sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")

@@ -22,7 +22,9 @@ def run(options: argparse.Namespace) -> int:
     if options.message is not None:
         raise unknown_command(options.message)
     if options.session == PICK_SESSION:
-        raise UsageError("--resume without a name requires a chat. Add the ID or the title of a session.")
+        raise UsageError(
+            "--resume without a name requires a chat. Add the ID or the title of a session, or use --continue for the most recent one."
+        )
     piped = StdinReader()  # reads stdin while other modules are loaded
     if (
         options.prompt is None

@@ -13,7 +13,14 @@ from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import write_error, write_output
 from mainspring.app.cli.exit_codes import USAGE
 from mainspring.app.cli.json_schema import SCHEMA_VERSION, Failure, ResultLine
-from mainspring.errors import AgentProviderError, MainspringError, ModelError, describe_failure, format_exception
+from mainspring.errors import (
+    AgentOutputError,
+    AgentProviderError,
+    MainspringError,
+    ModelError,
+    describe_failure,
+    format_exception,
+)
 from mainspring.events import encode
 from mainspring.lazy import lazy_function
 from mainspring.redaction import redact_environment
@@ -41,6 +48,10 @@ def describe_error(error: BaseException) -> str:
         text = "Interrupted."
     else:
         text = f"Internal error ({format_exception(error)}). Run again with -v for the stack trace."
+    if isinstance(error, AgentOutputError) and error.reason:
+        text = (
+            f"{text} Simplify the schema, raise --max-output-tokens if the response was cut off, or use another model."
+        )
     if isinstance(cause, ModelError):
         advice = advise(text, cause.code.value, status=cause.status, retry_after=cause.retry_after)
         text = f"{text.rstrip().removesuffix('.')}. {advice}" if advice else text

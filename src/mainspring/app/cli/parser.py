@@ -13,6 +13,10 @@ from typing import Any, NoReturn
 from mainspring.app.cli.console import write_output
 
 STDIN_MARK = "-"
+_MAX_USAGE_LINES = 4
+"""Maximum number of lines of usage above an error."""
+_SYNONYMS = (("rm", "remove", "delete"), ("list", "ls"), ("show", "view", "cat", "get"), ("add", "new", "create"))
+"""Names of actions that other programs use for the same."""
 
 
 class UsageError(Exception):
@@ -49,13 +53,19 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise a `UsageError`."""
-        raise UsageError(message[:1].upper() + message[1:], self.format_usage())
+        usage = self.format_usage()
+        text = message[:1].upper() + message[1:]
+        if usage.count("\n") > _MAX_USAGE_LINES:  # it would hide the error
+            end = "" if text.endswith((".", "?")) else "."
+            raise UsageError(text if "--help" in text else f"{text}{end} See `{self.prog} --help`.")
+        raise UsageError(text, usage)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         """Reject a value that is not a choice, and suggest the closest one."""
         if action.choices is not None and value not in action.choices:
             choices = list(map(str, action.choices))
-            near = difflib.get_close_matches(str(value), choices, 1)
+            same = [name for names in _SYNONYMS if value in names for name in names if name in choices]
+            near = same or difflib.get_close_matches(str(value), choices, 1)
             hint = f" Did you mean {near[0]}?" if near else ""
             raise argparse.ArgumentError(action, f"invalid choice: {value!r} (choose from {', '.join(choices)}).{hint}")
 

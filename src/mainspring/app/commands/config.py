@@ -178,6 +178,8 @@ def _find_editor() -> list[str]:
     for name in ("VISUAL", "EDITOR"):
         if given := os.environ.get(name, "").strip():
             return shlex.split(given)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):  # these editors draw on the terminal
+        raise ConfigError("config edit requires a terminal. Use `mainspring config set KEY VALUE`, or set EDITOR.")
     found = next((program for name in _EDITORS if (program := find_program(name))), None)
     if found is None:
         raise ConfigError("No editor found. Set EDITOR, or use `mainspring config set KEY VALUE`.")

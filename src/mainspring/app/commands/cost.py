@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from mainspring.app.cli.console import Console, one_line, visible_row
 from mainspring.app.cli.runner import run_command, workspace_options
+from mainspring.app.run.events import format_cost
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load_rules
 from mainspring.errors import ConfigError
@@ -281,7 +282,6 @@ def _key(record: SpendingRecord, group_by: GroupBy) -> str:
 
 
 _COLUMNS = ("calls", "input", "cache read", "cache write", "output", "cost")
-_MIN_SHOWN_COST = 0.0001
 
 
 def run(options: argparse.Namespace) -> int:
@@ -310,7 +310,7 @@ def _show(options: argparse.Namespace, console: Console) -> int:
             'Set it in "prices" of the provider (docs/cost.md).'
         )
     if total.by_children:
-        console.info(f"Subagents spent ${total.by_children:.4f} of the total.")
+        console.info(f"Subagents spent {format_cost(total.by_children)} of the total.")
     return 0
 
 
@@ -332,7 +332,7 @@ def _format_row(row: CostRow) -> tuple[str, ...]:
 
 def format_cost_row(row: CostRow) -> str:
     """Format the cost, and mark it if calls with an unknown price are missing."""
-    known = f"${row.cost:.4f}" if row.cost >= _MIN_SHOWN_COST or not row.cost else f"< ${_MIN_SHOWN_COST}"
+    known = format_cost(row.cost)
     if not row.unpriced_calls:
         return known
     return f"{known} + unknown" if row.cost else "unknown"

@@ -26,6 +26,7 @@ from mainspring.errors import ConfigError
 from mainspring.extensions.command_hooks import COMMAND_EVENTS, CommandHook, HookCommandRunner, Verdict
 from mainspring.extensions.command_hooks.config import CommandEvent, hook_tool_names
 from mainspring.extensions.command_hooks.protocol import INPUTS
+from mainspring.text import suggest_name
 
 _SAMPLE_PAYLOAD: dict[str, Any] = {
     "session_id": "test",
@@ -79,7 +80,8 @@ async def try_hooks(event: str, tool: str, arguments: str, place: WorkspaceOptio
         ConfigError: If the event is unknown, or ``arguments`` is not a JSON object or does not match the event.
     """
     if event not in COMMAND_EVENTS:
-        raise ConfigError(f"Unknown event: {event!r}. Available events: {', '.join(COMMAND_EVENTS)}")
+        hint = suggest_name(event, COMMAND_EVENTS, f"Available events: {', '.join(COMMAND_EVENTS)}")
+        raise ConfigError(f"Unknown event: {event!r}. {hint}")
     cwd, settings = load_rules(place)
     payload = _payload(event, tool, _parse_object(arguments), cwd)
     env = LocalEnv(cwd)
@@ -114,13 +116,18 @@ def _matcher_subjects(payload: Any) -> tuple[str, ...]:
     return tuple([getattr(payload, name) for name in names if hasattr(payload, name)])
 
 
+_EXAMPLE = """mainspring hooks test PreToolUse --tool shell '{"command": "ls"}'"""
+
+
 def _parse_object(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"The arguments are not valid JSON: {error}") from None
+        raise ConfigError(
+            f"The arguments are not valid JSON: {error}. The tool is named by --tool, for example: {_EXAMPLE}"
+        ) from None
     if not isinstance(value, dict):
         raise ConfigError("The arguments must be a JSON object.")
     return value  # pyright: ignore[reportUnknownVariableType] - JSON has no other keys than texts
@@ -133,9 +140,7 @@ def run(options: argparse.Namespace) -> int:
         UsageError: If the event is missing.
     """
     if options.action == "test" and not options.event:
-        raise UsageError(
-            'hooks test requires an EVENT, for example: mainspring hooks test PreToolUse --tool shell \'{"command": "ls"}\''
-        )
+        raise UsageError(f"hooks test requires an EVENT, for example: {_EXAMPLE}")
     work = _list if options.action == "list" else _test
     return run_command(options, lambda console: work(options, console))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shlex
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -423,7 +424,7 @@ def _add(options: argparse.Namespace, console: Console) -> int:
     if program and "$" not in program and shutil.which(program) is None:
         console.info(
             f"Note: Program {program!r} was not found. If it is not a program, remove the server with: "
-            f"mainspring mcp remove {options.name}"
+            f"mainspring mcp remove {shlex.quote(options.name)}"
         )
     return OK
 

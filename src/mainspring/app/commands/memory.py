@@ -35,6 +35,8 @@ def _add(options: argparse.Namespace, console: Console) -> int:
 
 def _show(options: argparse.Namespace, console: Console) -> int:
     found = list_memory_files(workspace_options(options))
+    if options.user:
+        found = [file for file in found if file.where == "user"]
     if options.json:
         console.write_json(found)
         return 0
@@ -46,5 +48,7 @@ def _show(options: argparse.Namespace, console: Console) -> int:
             console.info(f"{file.path}{note}")
             console.answer(file.text.rstrip("\n") + "\n")
     if options.action == "show" and not any(file.text for file in found):
-        console.info("No notes yet. Add one with `mainspring memory add NOTE`, or ask the agent to remember something.")
+        console.info(
+            f"No notes yet. Add one with `mainspring memory add NOTE{' --user' if options.user else ''}`, or ask the agent to remember something."
+        )
     return 0

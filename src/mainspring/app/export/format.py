@@ -6,6 +6,7 @@ import json
 from datetime import datetime
 from typing import Any, cast
 
+from mainspring.app.run.events import format_cost
 from mainspring.app.workspace.saved_sessions import TranscriptCall
 from mainspring.messages import Usage
 from mainspring.sessions.transcript import TranscriptItem
@@ -31,13 +32,13 @@ def format_time(when: datetime) -> str:
     return f"{when:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def format_cost(usage: Usage | None) -> str:
+def format_usage_cost(usage: Usage | None) -> str:
     """Format a cost; an unknown price is not shown as zero."""
     if usage is None:
         return ""
     if usage.cost is None:
         return "price unknown" if usage.total_tokens else ""
-    return f"${usage.cost.total:.4f}"
+    return format_cost(usage.cost.total)
 
 
 def format_token_usage(usage: Usage | None) -> str:

@@ -14,9 +14,9 @@ from mainspring.app.export.format import (
     call_headline,
     edit_diff,
     format_arguments,
-    format_cost,
     format_time,
     format_token_usage,
+    format_usage_cost,
     message_origin,
 )
 from mainspring.app.workspace.saved_sessions import Transcript, TranscriptCall
@@ -52,7 +52,7 @@ def render_html(transcript: Transcript) -> str:
         transcript.cwd,
         format_time(transcript.created),
         format_token_usage(usage),
-        format_cost(usage),
+        format_usage_cost(usage),
         transcript.id,
     ]
     leaves = _branch_ends(transcript.items)
@@ -110,7 +110,7 @@ def _item(item: TranscriptItem) -> str:
         item.model,
         format_time(item.when),
         format_token_usage(item.usage),
-        format_cost(item.usage),
+        format_usage_cost(item.usage),
     )
     label = f'<mark class="label">{_text(item.label)}</mark>' if item.label else ""
     parts = [

@@ -10,9 +10,9 @@ from mainspring.app.export.format import (
     call_headline,
     edit_diff,
     format_arguments,
-    format_cost,
     format_time,
     format_token_usage,
+    format_usage_cost,
     message_origin,
 )
 from mainspring.app.workspace.saved_sessions import Transcript, TranscriptCall
@@ -32,8 +32,8 @@ def render_markdown(transcript: Transcript) -> str:
     facts = [
         f"- Session: {_code(transcript.id)}",
         f"- Folder: {_code(transcript.cwd)}",
-        f"- Begun: {format_time(transcript.created)}",
-        f"- Tokens: {format_token_usage(usage) or 'none'}; cost: {format_cost(usage) or 'none'}",
+        f"- Started: {format_time(transcript.created)}",
+        f"- Tokens: {format_token_usage(usage) or 'none'}; cost: {format_usage_cost(usage) or 'none'}",
         *[f"- Note: {_line(text)}" for text in transcript.problems],
     ]
     parts = [f"# {_line(transcript.title) or 'Session'}", "\n".join(facts)]
@@ -54,7 +54,7 @@ def _render_parts(item: TranscriptItem) -> Iterator[str]:
         message_origin(item),
         item.label and f"“{item.label}”",
         format_token_usage(item.usage),
-        format_cost(item.usage),
+        format_usage_cost(item.usage),
     )
     about = " · ".join(text for text in facts if text)
     yield f"### {KIND_LABELS[item.kind]}" + (f" ({_line(about)})" if about else "")

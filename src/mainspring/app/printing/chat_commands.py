@@ -67,7 +67,7 @@ class CommandPrompt(Struct, frozen=True):
     Attributes:
         text: The prompt; empty if the command has nothing to send.
         tools: Names of the only tools of its run; None for all.
-        reply: Response without a run, for example, because there are no changes to review.
+        reply: Response without a run, for example, because nothing changed that could be reviewed.
     """
 
     text: str = ""
@@ -99,7 +99,7 @@ async def render_chat_command(
     """Render a command of the chat that sends a prompt: ``/init``, ``/review``, a skill, or a prompt of an MCP server.
 
     Returns:
-        The prompt, or None if the line is none of these.
+        The prompt, or None for any other line.
 
     Raises:
         ConfigError: If an argument is missing or invalid.

@@ -246,7 +246,7 @@ def _configured(settings: Settings) -> Iterator[tuple[ModelListing, ModelProvide
                 yield ModelListing(spec=f"{name}:MODEL", state="missing", note=lack), None
                 continue
             if name == LOCAL_PROVIDER and _address(default) == PROVIDERS[name].base_url:
-                continue  # nothing is configured: `list_models` looks for servers
+                continue  # nothing is configured: `list_models` detects servers
             state, note = ("fetch", _FOUNDRY_NOTE) if isinstance(default, foundry.FoundryModel) else ("ready", "")
             yield replace(_view(default), state=state, note=note), default
         except (ConfigError, ModelError) as error:

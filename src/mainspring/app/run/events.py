@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from mainspring.events import LimitWarning
 
 
+_MIN_SHOWN_COST = 0.0001
+"""Smallest amount in US dollars that is shown as a number."""
+
+
 class ModelIdentity(Struct, frozen=True, kw_only=True):
     """The model of a run.
 
@@ -88,10 +92,15 @@ class RunOutcome(Struct, frozen=True, kw_only=True):
     output_error: str = ""
 
 
+def format_cost(dollars: float) -> str:
+    """Format an amount in US dollars; one that rounds to 0 is shown as less than the smallest amount."""
+    return f"${dollars:.4f}" if dollars >= _MIN_SHOWN_COST or not dollars else f"< ${_MIN_SHOWN_COST}"
+
+
 def format_spent(usage: Usage) -> str:
     """Format the cost of calls: what is known, whether it is an estimate, and how many calls have an unknown price."""
     unpriced = usage.count_unpriced()
-    known = "" if usage.cost is None else f"{'about ' if usage.estimated_calls else ''}${usage.cost.total:.4f}"
+    known = "" if usage.cost is None else f"{'about ' if usage.estimated_calls else ''}{format_cost(usage.cost.total)}"
     if not unpriced:
         return known
     return f"{known} plus {pluralize(unpriced, 'call')} of unknown price" if known else "price unknown"

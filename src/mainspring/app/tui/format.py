@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mainspring.app.run.events import format_cost
 from mainspring.messages import Usage
 
 _DAY = 24 * 3600
@@ -42,4 +43,4 @@ def format_dollars(value: float | None) -> str:
     """Format a cost: ``$0.0042``, ``$1.25``, ``price unknown``."""
     if value is None:
         return "price unknown"
-    return f"${value:.2f}" if value >= 0.1 or not value else f"${value:.4f}"
+    return f"${value:.2f}" if value >= 0.1 or not value else format_cost(value)

@@ -40,7 +40,11 @@ _MAX_IMAGE_FILE_BYTES = 64 << 20
 MAX_TOTAL_BYTES = 1 << 20
 """Maximum number of bytes to attach to a prompt."""
 
-_MENTION = lazy_re(r"""(?:(?<=[\s(\["'{])|^)(\\?)@(?:"([^"\n]+)"|([^\s"'`,;:()<>\[\]{}]+))""")
+_MENTION = lazy_re(
+    r"""(?:(?<=[\s(\["'{])|^)(\\?)@(?:"([^"\n]+)"|((?:\\[^\w\n]|\\(?![^\w\n])|[^\s"'`,;:()<>\[\]{}\\])+))"""
+)
+_ESCAPED = lazy_re(r"\\([^\w\n])")
+"""A character that a terminal escapes in the path of a file that is dropped into it, such as a space."""
 _TRAILING = ".!?"
 
 
@@ -56,13 +60,17 @@ class ReadPolicy(Protocol):
 
 def find_mentions(prompt: str) -> list[str]:
     """Return the paths that a prompt mentions, without duplicates."""
-    found = [quoted or bare.rstrip(_TRAILING) for escape, quoted, bare in _MENTION.findall(prompt) if not escape]
+    found = [
+        quoted or _ESCAPED.sub(r"\1", bare.rstrip(_TRAILING))
+        for escape, quoted, bare in _MENTION.findall(prompt)
+        if not escape
+    ]
     return list(dict.fromkeys(path for path in found if path))
 
 
 def format_mention(path: str) -> str:
     """Return the text that mentions a path, quoted if needed."""
-    is_plain = _MENTION.fullmatch(f"@{path}") is not None and not path.endswith(tuple(_TRAILING))
+    is_plain = _MENTION.fullmatch(f"@{path}") is not None and find_mentions(f"@{path}") == [path]
     return f"@{path}" if is_plain or '"' in path else f'@"{path}"'
 
 

@@ -88,10 +88,14 @@ class Worktrees:
             raise ConfigError(f"{cwd} is not in a git repository. Create one with `git init`, and commit something.")
         self._program = program
         self._cwd = Path(cwd)
-        self._root = self._main(root)
+        common = Path(self._git("rev-parse", "--path-format=absolute", "--git-common-dir", at=root))
+        self._root = common.parent if common.name == ".git" else root  # also from one of its worktrees
         self._home = home
-        mark = hashlib.sha256(str(self._root).encode()).hexdigest()[:8]
-        self.folder = home.root / FOLDER / f"{self._root.name}-{mark}"
+        place = self._root
+        if common.name != ".git" and self._git("rev-parse", "--is-bare-repository", at=common, check=False) == "true":
+            place = common  # a bare repository has worktrees only, which share their list
+        mark = hashlib.sha256(str(place).encode()).hexdigest()[:8]
+        self.folder = home.root / FOLDER / f"{place.name}-{mark}"
 
     @property
     def root(self) -> Path:
@@ -205,12 +209,6 @@ class Worktrees:
             ignored=sum(line.startswith("!!") for line in lines),
             ahead=int(ahead),
         )
-
-    def _main(self, root: Path) -> Path:
-        """Return the folder of the repository, even from one of its worktrees."""
-        common = self._git("rev-parse", "--path-format=absolute", "--git-common-dir", at=root)
-        folder = Path(common)
-        return folder.parent if folder.name == ".git" else root
 
     def _git(
         self, *arguments: str, at: Path | None = None, check: bool = True, seconds: float | None = _SECONDS

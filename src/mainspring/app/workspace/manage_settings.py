@@ -122,7 +122,7 @@ def describe_settings(
 
 
 def find_setting(key: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> Setting:
-    """Return one setting in effect; its value is None if nothing sets it and it has no default.
+    """Return one setting in effect; its value is ``None`` if nothing sets it and it has no default.
 
     Raises:
         ConfigError: If a file is invalid, or the setting is unknown or a section.

@@ -280,9 +280,10 @@ class RuleFiles(Struct, frozen=True):
         return pick(name, [rule.text for rule in saved], saved)
 
     def saved(self, rules: Iterable[PermissionRule]) -> list[PermissionRule]:
-        """Return the saved ones of some rules: those for every project, then those for this one."""
+        """Return the saved ones of some rules: deny before allow, and those for every project before those for this one."""
         known = {(self.reach_of(rule), rule.effect, rule.text): rule for rule in rules}
-        return [rule for reach in REACHES for (found, _, _), rule in known.items() if found == reach]
+        found = [rule for reach in REACHES for (each, _, _), rule in known.items() if each == reach]
+        return sorted(found, key=lambda rule: ("deny", "ask", "allow").index(rule.effect))
 
     def same(self, rule: PermissionRule, rules: Iterable[PermissionRule]) -> list[PermissionRule]:
         """Return those of some rules that equal a rule, and apply in the same projects."""
@@ -327,8 +328,8 @@ def pick(name: str, texts: Sequence[str], values: Sequence[_T]) -> _T:
         return found[0]
     if found:
         numbers = ", ".join(str(i) for i, text in enumerate(texts, 1) if text == name)
-        raise ConfigError(f"{name!r} is granted more than once. Give its number: {numbers}.")
-    raise ConfigError(f"Nothing is granted as {name!r}. List the rules with: mainspring permissions")
+        raise ConfigError(f"{name!r} is saved more than once. Give its number: {numbers}.")
+    raise ConfigError(f"No saved rule has the number or text {name!r}. List the rules with `mainspring permissions`.")
 
 
 def read_inode(path: str) -> int:

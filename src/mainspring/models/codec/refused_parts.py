@@ -466,7 +466,7 @@ class PartTrials:
                 accepted = changed
                 break
         if accepted is not None:  # A refusal of a single part is not billed, and one of them is the cause.
-            yield _Trial(profile, is_repeat=True)  # A failure may pass, and no words say that it is a refusal.
+            yield _Trial(profile, is_repeat=True)  # A failure may pass, and the words do not refuse anything.
             yield from self._single_parts(
                 profile, [part for part in parts if part not in hinted[:_MAX_HINTED]], is_repeated=True
             )

@@ -17,10 +17,10 @@ from mainspring.models.profile import ModelProfile
 from mainspring.models.usage import normalize_usage, reported_cost, with_cost
 
 if TYPE_CHECKING:
-    from mainspring.models.codec.unread_calls import has_unread_calls
+    from mainspring.models.codec.text_calls import has_unread_calls
     from mainspring.models.errors import ErrorBody, classify_error, is_error_object
 else:
-    has_unread_calls = lazy_function("mainspring.models.codec.unread_calls", "has_unread_calls")
+    has_unread_calls = lazy_function("mainspring.models.codec.text_calls", "has_unread_calls")
     ErrorBody = lazy_function("mainspring.models.errors", "ErrorBody")
     classify_error = lazy_function("mainspring.models.errors", "classify_error")
     is_error_object = lazy_function("mainspring.models.errors", "is_error_object")

@@ -1,20 +1,20 @@
-"""Read the calls in the text of a response, in the formats that models write."""
+"""Read the calls in the text of a response, in the formats that models write, and find the calls that cannot be read."""
 
 from __future__ import annotations
 
+import ast
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+import warnings
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, cast
 
-from mainspring.lazy import lazy_function, lazy_re
+from mainspring.lazy import lazy_re
 from mainspring.messages import ToolDefinition
+from mainspring.models.codec.text import CALL_ENDS
 from mainspring.models.json_values import as_dict, as_dicts, as_list
-
-if TYPE_CHECKING:
-    from mainspring.models.codec.python_calls import parse_python_calls
-else:
-    parse_python_calls = lazy_function("mainspring.models.codec.python_calls", "parse_python_calls")
 
 ParsedCall = tuple[str, dict[str, Any]]
 """The name of a tool, and the arguments."""
@@ -67,6 +67,37 @@ CALL_CLOSER = lazy_re(
     r"|<[|｜](?:/|[\w▁]*(?:end|END))[\w▁]*[|｜]>|<\|close\|>(?:call|tools)<\|sep\|>"
 )
 """The last tag of a call."""
+
+
+_MAX_SOURCE = 1 << 18  # characters; Python's parser needs a hundred times the memory
+_MAX_ARGUMENTS = 2000  # characters that contain the name of a parameter
+_MAX_NATIVE_ARGUMENTS_START = 300
+_NATIVE = lazy_re(
+    r"^[ \t]*[\w.:-]*(?:<[|｜][^<>\n]{0,40}(?:tool|function|action|python|dsml)[^<>\n]{0,40}>|<seed:tool_call>|\[TOOL_CALLS\]|<\|open\|>tools)",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""The start of calls in special tokens, as most models write them: reported, not read."""
+_OPENER = lazy_re(
+    r"(?<![`\"'])(?:<[^\s<>`]{0,40}(?:tool|func|call|action|invoke|python)|\[[A-Z_]*TOOL[A-Z_]*\]|functools\[|^>>>(?=\w)|^Action:"
+    r"|\bcall:(?=\w)|\bto=(?=functions\.))",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""What may start a call; the name of a tool follows."""
+_NAME = lazy_re(r"[\w-]+(?:\.[\w-]+)*(?=[\"'({\[<:,|｜>=]|\s*\{|[ \t]*\n| \w+ ?\{)")
+_MAX_BEFORE_NAME = 120
+_MAX_JSON_LINES = 200
+_PROSE = lazy_re(r"[^\W\d_]{2,} [^\W\d_]{2,} ")
+_FENCE = lazy_re(r"```")
+_FENCED = lazy_re(r"```\w*\n(.*?)\n?```", re.DOTALL)
+_JSON_LINE = lazy_re(r"^(?=[{\[])", re.MULTILINE)
+_JSON_CALL = lazy_re(
+    r"[\s\[]*(?:\{\s*\"tool_calls\"\s*:\s*\[\s*)?\{[^{}]{0,200}\"(?:name|tool|tool_name|function)\"\s*:\s*\"(?:functions\.)?([\w.-]+)\""
+    r"\s*,[^{}]{0,200}\"(?:arguments|parameters|args|input)\"\s*:\s*\"?\{\s*(?:\\?\"([^\"\\]*)|\})"
+)
+_PYTHON_CALL = lazy_re(r"(?:\[|```tool_code\n(?:print\()?)([\w.-]+)\((?:\w+=|\))")
+_ARGUMENTS_START = lazy_re(r"\w\(|\{|=\S")
+_OTHER_ARGUMENTS = lazy_re(r"\s*\(\s*[\"')]|[^\w{]{0,10}(?:\w+\W{1,5})?\{\s*\}")
+"""Arguments without a name, or none."""
 
 
 def is_viable(markup: str) -> bool:
@@ -141,7 +172,7 @@ def _parse_call(
         return None if arguments is None else ([(_known_name(named[1], tools), arguments[0])], arguments[1])
     if (named := _NAMED_CALL.match(text, at)) is None:
         end = cast("re.Match[str]", _PYTHON_END.search(text, at)).start()
-        calls = parse_python_calls(text[at:end].strip())
+        calls = _parse_python(text[at:end].strip())
         return None if calls is None else ([(_known_name(name, tools), given) for name, given in calls], end)
     values: dict[str, str] = {}
     at = named.end()
@@ -255,3 +286,115 @@ def _convert_value(value: str, schema: Mapping[str, Any]) -> Any:
         return value
     found = _decode_json(value.strip(), 0)
     return value if found is None or found[1] < len(value.strip()) else found[0]
+
+
+def _parse_python(source: str) -> list[tuple[str, dict[str, Any]]] | None:
+    """Return the names and the arguments of calls, one after the other or in a list; ``None`` for any other text.
+
+    Args:
+        source: The text, for example, ``[read_file(path="a.txt")]``. Nothing of it is executed.
+    """
+    if len(source) > _MAX_SOURCE:
+        return None
+    try:
+        with warnings.catch_warnings():  # of unknown escapes in strings, which are common in regular expressions
+            warnings.simplefilter("ignore")
+            return [_read_call(node) for statement in ast.parse(source).body for node in _nodes(statement)] or None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _nodes(statement: ast.stmt) -> Iterator[ast.expr]:
+    if not isinstance(statement, ast.Expr):
+        raise ValueError("not an expression")
+    yield from statement.value.elts if isinstance(statement.value, ast.List) else [statement.value]
+
+
+def _read_call(node: ast.expr) -> tuple[str, dict[str, Any]]:
+    if not isinstance(node, ast.Call) or node.args or not isinstance(node.func, ast.Name | ast.Attribute):
+        raise ValueError("not a call with named arguments")
+    return ast.unparse(node.func), {
+        str(given.arg): ast.literal_eval(given.value) for given in node.keywords if given.arg
+    }
+
+
+def has_unread_calls(text: str, tools: Sequence[ToolDefinition]) -> bool:
+    """Return True if a text contains calls in the format of a model, outside of code blocks.
+
+    These are special tokens at the start of a line, or a text that ends with the markup of a call of a tool or with JSON of one, or
+    that is nothing but such a call in Python.
+
+    Args:
+        text: The text.
+        tools: The tools of the request.
+    """
+    text = text.strip()
+    fences = [found.start() for found in _FENCE.finditer(text)]
+    native = _NATIVE.search(text)
+    if native is not None and not _is_between(fences, native.start()):
+        if _ARGUMENTS_START.search(text, native.end(), native.end() + _MAX_NATIVE_ARGUMENTS_START):
+            return True
+    if not text.endswith(CALL_ENDS):
+        return False
+    by_name = {tool.name: tool for tool in tools if tool.name in text}
+    if not by_name:
+        return False
+    fenced = _FENCED.fullmatch(text)
+    whole = fenced[1] if fenced is not None else text
+    for line in islice(_JSON_LINE.finditer(whole), _MAX_JSON_LINES):
+        call = _JSON_CALL.match(whole, line.start())
+        if call is None or call[1] not in by_name:
+            continue
+        if line.start() and (_is_between(fences, line.start()) or not _is_json(whole, line.start())):
+            continue
+        # A definition of a tool has other keys in the same place.
+        return call[2] is None or call[2] in (_parameters(by_name[call[1]]) or (call[2],))
+    call = _PYTHON_CALL.match(text)
+    if call is not None and call[1] in by_name:
+        return _has_arguments(text, call.end(1), by_name[call[1]])
+    if text.endswith(tuple(f"</{name}>" for name in by_name)):
+        name = text[text.rindex("</") + 2 : -1]
+        start = text.rfind(f"<{name}>")
+        is_first = start == 0 or text[start - 1] == "\n" and not _is_between(fences, start)
+        return is_first and _has_arguments(text, start + len(name) + 2, by_name[name])
+    return any(
+        not _is_between(fences, opener.start()) and _starts_call(text, opener.start(), by_name)
+        for opener in _OPENER.finditer(text)
+    )
+
+
+def _is_json(text: str, start: int) -> bool:
+    """Return True if a text from a position on is JSON."""
+    try:
+        return json.JSONDecoder(strict=False).raw_decode(text, start)[1] == len(text)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_between(fences: Sequence[int], at: int) -> bool:
+    return bisect_left(fences, at) % 2 == 1
+
+
+def _starts_call(text: str, at: int, tools: Mapping[str, ToolDefinition]) -> bool:
+    """Return True if the name of a tool follows, then its arguments, and no prose comes before."""
+    before = text[at : at + _MAX_BEFORE_NAME]
+    for found in _NAME.finditer(before):
+        tool = tools.get(found[0]) or tools.get(found[0].removeprefix("functions."))
+        if tool is not None:
+            before = before[: found.start()]
+            is_call = "`" not in before and _PROSE.search(before) is None
+            return is_call and _has_arguments(text, at + found.end(), tool)
+    return False
+
+
+def _has_arguments(text: str, at: int, tool: ToolDefinition) -> bool:
+    """Return True if the text after the name of a tool may be its arguments."""
+    names = _parameters(tool)
+    if not names or _OTHER_ARGUMENTS.match(text, at) is not None:
+        return True
+    rest = text[at : at + _MAX_ARGUMENTS]
+    return re.search(rf"\b(?:{'|'.join(map(re.escape, names))})[\"'\\]*\s*[:=<>]", rest) is not None
+
+
+def _parameters(tool: ToolDefinition) -> Sequence[str]:
+    return tuple(as_dict(tool.input_schema.get("properties")) or ())

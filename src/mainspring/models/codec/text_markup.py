@@ -149,7 +149,7 @@ class MarkupText(TextAndThinking):
             else:
                 calls = parse_calls(markup, by_name)
             written = "".join(self._written)
-            is_list = not self._calls and markup.startswith(SPECIAL_TOKENS)  # A list of special tokens is no call.
+            is_list = not self._calls and markup.startswith(SPECIAL_TOKENS)  # A list of special tokens is not a call.
             is_line = not is_list and (not written or written.endswith("\n"))
             self.is_unparsed = not calls and (is_line or has_invalid_call(markup))
         if calls:

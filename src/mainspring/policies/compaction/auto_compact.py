@@ -68,48 +68,46 @@ class OverflowRecovery:
         self._describe = describe
         self._turn_id = ""
         self._attempts_left = 0
+        self._problem = ""
 
     async def on_model_error(self, hook: ModelErrorHook) -> None:
         """Handle `model:error`; runs after the handlers of the application."""
         if not isinstance(hook.error, ContextExceededError) or hook.should_retry:
             return
-        problem = ""
         if hook.turn_id != self._turn_id:
-            self._turn_id, self._attempts_left = hook.turn_id, _MAX_OVERFLOWS
+            self._turn_id, self._attempts_left, self._problem = hook.turn_id, _MAX_OVERFLOWS, ""
         if self._attempts_left and (compactor := self._get_compactor()) is not None:
             self._attempts_left -= 1
             shorter = await compactor.compact(hook.messages, reason="overflow", side_call=hook.side_call)
+            self._problem = getattr(compactor, "problem", "")
             if shorter and _is_shorter(shorter, hook.messages):
                 hook.retry(shorter)
                 return
-            problem = getattr(compactor, "problem", "") if shorter is None else ""
-        _add_to_message(hook.error, problem, self._describe(hook.messages))
+        _add_to_message(hook.error, self._problem, self._describe(hook.messages))
 
 
-class ResultsFirstCompactor:
-    """A `Compactor` that shortens tool results, and asks a model for a summary only if that frees too little.
+class _CompactorChain:
+    """A `Compactor` that tries several in their order, until one frees enough. A failed summary changes nothing."""
 
-    Args:
-        keep: See `Compaction`.
-    """
-
-    def __init__(self, keep: Callable[[AgentMessage], bool] | None = None) -> None:
-        self._results = TailCompactor()
-        self._summary = SummaryCompactor(Compaction(keep=keep))
+    def __init__(self, *compactors: Compactor) -> None:
+        self._compactors = compactors
 
     @property
     def problem(self) -> str:
         """The reason why the last attempt changed nothing."""
-        return self._summary.problem
+        return next(filter(None, (getattr(each, "problem", "") for each in self._compactors)), "")
 
     async def compact(
         self, messages: Sequence[AgentMessage], *, reason: str, side_call: SideModelCall | None = None
     ) -> Sequence[AgentMessage] | None:
         """See `Compactor`."""
-        shorter = await self._results.compact(messages, reason=reason)
-        if shorter is not None and _is_shorter(shorter, messages):
-            return shorter
-        return await self._summary.compact(messages, reason=reason, side_call=side_call)
+        for compactor in self._compactors:
+            shorter = await compactor.compact(messages, reason=reason, side_call=side_call)
+            if shorter is not None and _is_shorter(shorter, messages):
+                return shorter
+            if getattr(compactor, "has_failed", False):
+                break
+        return None
 
 
 def _add_to_message(error: ContextExceededError, *sentences: str) -> None:
@@ -322,7 +320,10 @@ def compaction_handlers(options: CompactionOptions, run: PolicyContext) -> Polic
             return options.on_overflow
         if options.on_overflow != "compact":
             return None
-        return auto.compactor if auto else ResultsFirstCompactor(combine_preserve_checks(run.agent.plugs, None))
+        if auto:  # A summary shortens no result of the newest turn.
+            return _CompactorChain(auto.compactor, TailCompactor())
+        keep = combine_preserve_checks(run.agent.plugs, None)
+        return _CompactorChain(TailCompactor(), SummaryCompactor(Compaction(keep=keep)))
 
     yield ORDER_GUARDS, {ModelErrorHook: OverflowRecovery(get_compactor, describe).on_model_error}
 

@@ -23,7 +23,10 @@ KEEP_TURNS = 4
 """Number of turns at the end whose results are never removed."""
 
 MAX_LAST_TURN_RESULT_BYTES = 16 * 1024
-"""Maximum bytes of a result in the last turn if the conversation does not fit otherwise."""
+"""Maximum bytes of a result in the last turn if the conversation does not fit otherwise; a result that was shortened before loses
+half of the rest."""
+
+_LEFT_OUT = "bytes left out, since the conversation was too long"
 
 
 class ToolResultClearingOptions(Options, page="context.md#leave-out-old-results"):
@@ -145,11 +148,13 @@ def clear_results(message: AgentMessage) -> AgentMessage:
 
 
 def _truncate(block: ToolResultBlock) -> ToolResultBlock:
-    if _size(block) <= MAX_LAST_TURN_RESULT_BYTES:
+    size = _size(block)
+    limit = size // 2 if _LEFT_OUT in block.text else MAX_LAST_TURN_RESULT_BYTES
+    if size <= limit:
         return block
     data = block.text.encode("utf-8", "replace")
-    head, tail = data[: MAX_LAST_TURN_RESULT_BYTES * 3 // 4], data[-(MAX_LAST_TURN_RESULT_BYTES // 4) :]
-    note = f"\n[... {len(data) - len(head) - len(tail)} bytes left out, since the conversation was too long ...]\n"
+    head, tail = data[: limit * 3 // 4], data[-(limit // 4) :]
+    note = f"\n[... {len(data) - len(head) - len(tail)} {_LEFT_OUT} ...]\n"
     return _with_text(block, head.decode("utf-8", "ignore") + note + tail.decode("utf-8", "ignore"))
 
 

@@ -205,6 +205,7 @@ class SummaryCompactor:
     Attributes:
         last_result: The result of the last compaction.
         problem: The reason why the last attempt changed nothing.
+        has_failed: Whether that reason is a failed summary.
         calls: Number of requests of the last attempt.
     """
 
@@ -212,6 +213,7 @@ class SummaryCompactor:
         self.options = options or Compaction()
         self.last_result: CompactionResult | None = None
         self.problem = ""
+        self.has_failed = False
         self.calls = 0
 
     async def compact(
@@ -234,6 +236,7 @@ class SummaryCompactor:
             chars_per_token: Number of characters per token.
             instructions: Topics that the summary should focus on.
         """
+        self.problem, self.has_failed = "", False
         keep = self.options.keep_tokens_for(window)
         max_kept = window and window // 2
         if reason == "overflow":  # The window may be smaller than is known.
@@ -259,7 +262,7 @@ class SummaryCompactor:
                 raise
             except (MainspringError, ValueError) as error:
                 logger.warning("Cannot compact the conversation (%s). It is unchanged.", error)
-                self.problem = f"The summary failed: {error}"
+                self.problem, self.has_failed = f"The summary failed: {error}", True
                 return None
         return self._build_history(messages, cut, summary, keep, chars_per_token)
 

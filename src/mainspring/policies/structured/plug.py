@@ -46,9 +46,9 @@ _FORMAT_REMINDER = (
     "Give the same answer again by calling the tool {tool}. If you cannot call tools, reply with nothing but one JSON value that "
     "fits this schema:\n{schema}"
 )
-_NO_OUTPUT = (
-    "The model stopped without the requested output: {reason}. {advice}, or use another model. The text of the last response is in "
-    "the result (error.outcome.text)."
+_NO_OUTPUT = "The model stopped without the requested output: {reason}."
+_NO_OUTPUT_ADVICE = (
+    "{advice}, or use another model. The text of the last response is in the result (error.outcome.text)."
 )
 _CUT_OFF = "it was cut off at the output limit"
 _OFFER_ORDER = 50  # after handlers that choose tools, before handlers that count the request
@@ -290,7 +290,9 @@ class StructuredOutput:
         elif self.error and hook.status == "completed":
             more = "Allow more attempts (max_output_retries), simplify the schema"
             advice = "Raise max_output_tokens" if self.error.endswith(_CUT_OFF) else more
-            hook.correct("no_output", AgentOutputError(_NO_OUTPUT.format(reason=self.error, advice=advice)))
+            reason = _NO_OUTPUT.format(reason=self.error)
+            text = f"{reason} {_NO_OUTPUT_ADVICE.format(advice=advice)}"
+            hook.correct("no_output", AgentOutputError(text, reason))
         elif not self.error and hook.status in ("max_turns", "max_total_tokens", "max_cost"):
             # A valid answer on the last turn that a limit allows is complete: no further request was needed.
             hook.correct("completed")

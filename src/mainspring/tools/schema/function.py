@@ -365,7 +365,7 @@ def _check_annotation(kind: Any, name: str, default: Any, location: str) -> Any:
             "method: Agent(tools=[instance.method])."
         )
     if name in _CONTEXT_NAMES:
-        advice = f"Write `{name}: ToolContext` if it receives the context of the call. Otherwise: {advice}"
+        advice = f"Write `{name}: ToolContext` if it receives the context of the call. Otherwise, write its type, for example, `: str`."
     raise TypeError(f"{location} has no type annotation, which is required for the tool's schema. {advice}")
 
 

@@ -464,7 +464,7 @@ async def test_granted_rules_are_listed_with_their_scope_and_revoked(folder: Pat
     assert isinstance(picker.shown, Picker)
     assert [choice.line for choice in picker.shown.choices] == [f"/permissions revoke {i}" for i in range(1, 5)]
     assert [done.error for done in revoked] == [""] * 4
-    assert "Nothing is granted as '1'" in unknown.error
+    assert "No saved rule has the number or text '1'" in unknown.error
     assert (folder / "b.txt").read_text(encoding="utf-8") == "new\n"
 
 

@@ -559,7 +559,7 @@ async def test_chat_closes_even_if_its_task_is_cancelled_twice(
     task.cancel()
     await chat_left.wait()
     task.cancel()
-    closed, _ = await asyncio.wait((task,), timeout=10)
+    closed, _ = await asyncio.wait((task,), timeout=120)
     task.cancel()
     assert closed
     async with chatting(folder, home, "ok", ask={"continued": True}) as chat:

@@ -29,7 +29,7 @@ async def test_default_environment_is_local_with_limits(tmp_path: Path) -> None:
     env, notice = create_environment(write_settings(tmp_path, '{"execution": {"maxProcesses": 3}}'), str(tmp_path))
 
     assert (type(env), notice) == (LocalEnv, "")
-    done = await env.run("for i in 1 2 3 4 5 6; do sleep 5 & done; wait", timeout=10)
+    done = await env.run("for i in 1 2 3 4 5 6; do sleep 5 & done; wait", timeout=120)
     assert done.swarmed
     await env.aclose()
 

@@ -41,10 +41,19 @@ async def attach(prompt: str, **rules: Any) -> str:
         ('"@d" @"with space.txt"', ["d", "with space.txt"]),
         ("me@example.org, a@b, \\@property, @ alone, @", []),
         ("@~/notes.md\n@../up", ["~/notes.md", "../up"]),
+        (r"dropped: @/tmp/my\ file\ \(1\)\ it\'s.txt and @a\&b.", ["/tmp/my file (1) it's.txt", "a&b"]),
+        (r"@src\main.py @x\\", [r"src\main.py", "x\\"]),
     ],
 )
 def test_mentions_are_found(prompt: str, paths: list[str]) -> None:
     assert mentions.find_mentions(prompt) == paths
+
+
+@pytest.mark.parametrize(
+    "path", ["a.txt", "my file.txt", r"a\ b", r"src\x.py", "a(1).txt", "it's", "end.", "\\ " * 200 + "'"]
+)
+def test_mention_of_a_path_is_found_again(path: str) -> None:
+    assert mentions.find_mentions(f"see {mentions.format_mention(path)} there") == [path]
 
 
 async def test_files_and_folders_are_attached() -> None:

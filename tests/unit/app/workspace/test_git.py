@@ -34,6 +34,24 @@ def user(tmp_path: Path) -> UserPaths:
     return UserPaths(tmp_path / "user")
 
 
+def test_all_worktrees_of_a_bare_repository_have_the_same_list(
+    repository: Path, user: UserPaths, tmp_path: Path
+) -> None:
+    bare = tmp_path / "bare.git"
+    git(tmp_path, "clone", "-q", "--bare", str(repository), str(bare))
+    for name in ("one", "two"):
+        git(bare, "worktree", "add", "-q", "-b", name, str(tmp_path / name))
+
+    tree = Worktrees(str(tmp_path / "one"), user).get_or_create("fix")
+
+    for folder in (tmp_path / "two", Path(tree.path)):
+        trees = Worktrees(str(folder), user)
+        assert [found.path for found in trees.list()] == [tree.path]
+        assert (trees.get_or_create("fix").path, trees.get_or_create("fix").new) == (tree.path, False)
+    assert Worktrees(str(tmp_path / "two"), user).remove("fix", branch=True).path == tree.path
+    assert git(bare, "config", "core.bare") == "true"
+
+
 def test_worktree_is_created_on_its_own_branch(repository: Path, user: UserPaths) -> None:
     hook = repository / ".git" / "hooks" / "post-checkout"
     hook.write_text("#!/bin/sh\ntouch /tmp/mainspring-hook-ran\n", encoding="utf-8")

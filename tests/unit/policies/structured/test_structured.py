@@ -159,7 +159,7 @@ async def test_missing_output_is_a_failure_in_result_hooks_and_events() -> None:
     assert isinstance(result.error, AgentOutputError)
     assert [end.status for end in ends] == ["no_output"] * 3
     assert [end.error for end in ends[:2]] == [result.error] * 2
-    assert (ends[2].error.type, ends[2].error.message) == ("AgentOutputError", str(result.error))
+    assert (ends[2].error.type, ends[2].error.message) == ("AgentOutputError", result.error.reason)
     with pytest.raises(AgentError, match="in 2 attempts"):
         result.output_as(Person)
     assert (output_events[0].output, output_events[0].attempts) == (None, 2)

@@ -268,4 +268,7 @@ async def run_client(
             can = client_capabilities(files=files, terminal=terminal, forms=forms)
             await connection.initialize(PROTOCOL_VERSION, client_capabilities=can)
             yield connection, model
+    for each in editor.terminals.values():
+        if each.released:
+            await each.process.wait()  # the event loop must know of the end before it closes
     editor.watch.check()

@@ -149,7 +149,7 @@ async def test_command_stops_when_the_session_or_the_editor_closes(tmp_path: Pat
     terminal.kill()
     prompting.cancel()
     await asyncio.wait((prompting,))
-    assert await asyncio.to_thread(ended, terminal.process.pid)
+    await terminal.process.wait()
 
 
 @pytest.mark.parametrize(("reads", "writes"), [(True, False), (False, True)])
