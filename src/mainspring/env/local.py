@@ -223,7 +223,7 @@ class LocalEnv(ThreadedFiles):
         started.kill()
         if isinstance(started, RunningProcess):  # `aclose` closes a connection
             started.close()
-            self._running.discard(started)
+            started.on_exit(lambda: self._running.discard(started))  # until then, `aclose` waits for it
 
     async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
         """Send a request to a web server. See `ExecutionEnv.fetch`. A proxy of the user's variables is used."""

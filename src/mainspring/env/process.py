@@ -317,6 +317,10 @@ class RunningProcess:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._pipes.ended), 1.0)
 
+    def on_exit(self, callback: Callable[[], object]) -> None:
+        """Call a function once the program has exited."""
+        self._pipes.ended.add_done_callback(lambda _: callback())
+
     def kill(self) -> None:
         """Kill the program and everything it started immediately. Blocks for some milliseconds."""
         kill_tree(self.pid, self._mark, find_orphans if self._pipes.ended.done() else find_processes)

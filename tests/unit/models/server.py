@@ -64,8 +64,12 @@ async def serve(
     """Serve the responses in order and repeat the last one."""
     seen = Server(scheme="https" if tls else "http")
     remaining = list(answers)
+    handlers: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task
+        handlers[task] = writer
         seen.connections += 1
         seen.open_connections += 1
         seen.most_open = max(seen.most_open, seen.open_connections)
@@ -89,6 +93,9 @@ async def serve(
         yield seen
     finally:
         server.close()
+        for writer in handlers.values():
+            writer.transport.abort()
+        await asyncio.gather(*handlers)
 
 
 async def _send(answer: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
