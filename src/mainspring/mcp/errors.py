@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shlex
 from contextlib import suppress
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
 from mainspring.mcp.config import McpServerConfig
@@ -58,10 +57,10 @@ class EndpointState:
     def record_handshake(self, error: BaseException) -> None:
         """Record an error of the handshake."""
         if self.refusal:
-            self.status, self.status_text = HTTPStatus.BAD_REQUEST, self.refusal
+            self.status, self.status_text = 400, self.refusal
         text = str(first_error(error)) if self.status is None else self.status_text
         self.version_refused = type(first_error(error)).__name__ == "MCPError" and (
-            "version" in text.lower() or (self.status == HTTPStatus.BAD_REQUEST and not text)
+            "version" in text.lower() or (self.status == 400 and not text)
         )
 
     async def exit_code(self) -> int | None:

@@ -10,7 +10,6 @@ import hashlib
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
@@ -101,7 +100,7 @@ async def repair_token_response(response: httpx2.Response) -> httpx2.Response:
     objects = [outer, *(cast("dict[str, Any]", value) for value in outer.values() if isinstance(value, dict))]
     fields = next((each for each in objects if each.get("access_token")), None)
     if fields is None:
-        return httpx2.Response(HTTPStatus.BAD_REQUEST if "error" in outer else response.status_code, content=content)
+        return httpx2.Response(400 if "error" in outer else response.status_code, content=content)
     scope: Any = fields.get("scope")
     words = [str(each) for each in cast("list[Any]", scope)] if isinstance(scope, list) else [str(scope or "")]
     tokens = {
@@ -111,7 +110,7 @@ async def repair_token_response(response: httpx2.Response) -> httpx2.Response:
         "scope": " ".join(" ".join(words).replace(",", " ").split()) or None,
         "refresh_token": fields.get("refresh_token") or None,
     }
-    return httpx2.Response(HTTPStatus.OK, content=msgspec.json.encode(tokens))
+    return httpx2.Response(200, content=msgspec.json.encode(tokens))
 
 
 async def retry_without_resource(
@@ -124,7 +123,7 @@ async def retry_without_resource(
         sent = await anext(flow, None)
         while sent is not None:
             response = yield sent
-            if response.status_code == HTTPStatus.BAD_REQUEST and b"grant_type=refresh_token" in sent.content:
+            if response.status_code == 400 and b"grant_type=refresh_token" in sent.content:
                 fields = parse_qsl(sent.content.decode())
                 rest = {name: value for name, value in fields if name != "resource"}
                 if len(rest) < len(fields) and b"invalid_grant" not in await response.aread():

@@ -12,7 +12,6 @@ import json
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
@@ -105,7 +104,7 @@ def _error_hook(end: EndpointState) -> Any:
 
     async def check_response(response: httpx2.Response) -> None:
         if not end.initialized.is_set() and _INITIALIZED in response.request.content:
-            text = await _read_reason(response) if response.status_code == HTTPStatus.BAD_REQUEST else ""
+            text = await _read_reason(response) if response.status_code == 400 else ""
             end.refusal = text if "version" in text.lower() else ""
             end.initialized.set()
         if response.status_code >= 400:

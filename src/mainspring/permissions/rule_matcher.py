@@ -21,9 +21,8 @@ from mainspring.permissions.path_patterns import PathPattern, compile_path_patte
 from mainspring.permissions.paths import ProjectPaths, ResolvedPath
 from mainspring.permissions.rules import FILE_TOOLS, Effect, PermissionRule, RuleSet, names_line
 from mainspring.shell_analysis import wildcards
-from mainspring.shell_analysis.git_commands import without_global_options
 from mainspring.shell_analysis.references import normalize_host
-from mainspring.shell_analysis.syntax import Word, program_name
+from mainspring.shell_analysis.syntax import Word, program_name, without_global_options
 from mainspring.text import fold
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.code_arguments import required_literal_words
 from mainspring.shell_analysis.commands import SYSTEM_FOLDERS
-from mainspring.shell_analysis.git_commands import GitCommand, sort_git_words, without_global_options
+from mainspring.shell_analysis.git_commands import GitCommand, sort_git_words
 from mainspring.shell_analysis.programs import AWK, OPAQUE_WRAPPERS, has_option
 from mainspring.shell_analysis.readonly_programs import (
     FIND_FLAGS,
@@ -23,7 +23,7 @@ from mainspring.shell_analysis.readonly_programs import (
     VERSION_OPTIONS,
     ReadonlyProgram,
 )
-from mainspring.shell_analysis.syntax import AnalyzedCommand, Word, program_name
+from mainspring.shell_analysis.syntax import AnalyzedCommand, Word, program_name, without_global_options
 
 _HERE = Word(wildcards.CWD, ".")
 _FOUND = Word(f"./{wildcards.ANY_CHAR}", "{}")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.shell_analysis.readonly_programs import ReadonlyProgram
 from mainspring.shell_analysis.syntax import Word
+
+if TYPE_CHECKING:
+    from mainspring.shell_analysis.readonly_programs import ReadonlyProgram
 
 RUNS_GPG = lazy_re(r"%[-+ ]?G|%\(\*?signature|--sort[= ]\S*signature")
 """Placeholders of formats, and sort keys, for signatures, with which git starts gpg."""
-
-_GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"))
-"""Options of git before the subcommand whose value is the next word."""
 
 _SHOWS_OBJECTS = lazy_re(r"%\(\*?raw")
 """Placeholders for raw objects, which may be the content of files."""
@@ -85,11 +85,3 @@ def path_in_revision(text: str) -> str:
         elif character == ":" and not depth:
             return text[at + 1 :]
     return ""
-
-
-def without_global_options(words: Sequence[Word]) -> tuple[Word, ...]:
-    """Return a git command without the options before its subcommand."""
-    i = 1
-    while i < len(words) and words[i].text.startswith("-"):
-        i += 2 if words[i].text in _GIT_VALUED else 1
-    return (words[0], *words[i:])

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.effects import creates_archive
-from mainspring.shell_analysis.git_commands import without_global_options
 from mainspring.shell_analysis.programs import has_option, option_values
 from mainspring.shell_analysis.readonly_programs import READONLY_GIT
 from mainspring.shell_analysis.references import paths_in_command
-from mainspring.shell_analysis.syntax import AnalyzedCommand, Word, program_name
+from mainspring.shell_analysis.syntax import AnalyzedCommand, Word, program_name, without_global_options
 
 _INTO: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("tar", "bsdtar", "gtar"), ("-C", "--directory")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -39,6 +39,18 @@ def program_name(text: str) -> str:
     if unknown >= 0:
         name = name[unknown:]
     return name.removesuffix(".exe")
+
+
+_GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"))
+"""Options of git before the subcommand whose value is the next word."""
+
+
+def without_global_options(words: Sequence[Word]) -> tuple[Word, ...]:
+    """Return a git command without the options before its subcommand."""
+    i = 1
+    while i < len(words) and words[i].text.startswith("-"):
+        i += 2 if words[i].text in _GIT_VALUED else 1
+    return (words[0], *words[i:])
 
 
 class NotUnderstoodError(Exception):

@@ -26,10 +26,10 @@ from mainspring.app.providers.select_model import (
     EMBEDDED_PROVIDER,
     LOCAL_PROVIDER,
     Choice,
+    add_model_advice,
     make,
     select_model,
 )
-from mainspring.app.run.error_advice import add_model_advice
 from mainspring.app.run.events import ModelIdentity
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load_rules

@@ -23,10 +23,9 @@ from mainspring.app.compose.environment import (
 from mainspring.app.compose.extensions import build_extension_plugs
 from mainspring.app.compose.plan_mode import build_audit_log, build_plan_mode, safety_plugs
 from mainspring.app.compose.system_prompt import build_prompt_setup
-from mainspring.app.providers.select_model import Choice, make, select_model
-from mainspring.app.run.error_advice import Surface, add_model_advice
+from mainspring.app.providers.select_model import Choice, add_model_advice, make, select_model
 from mainspring.app.run.events import RunEventHandler
-from mainspring.app.run.options import LaunchOptions
+from mainspring.app.run.options import LaunchOptions, Surface
 from mainspring.app.workspace.load import broad_folder_warnings, load_rules, session_store
 from mainspring.app.workspace.mcp_servers import build_mcp_plug
 from mainspring.app.workspace.model_providers import registry_of

@@ -36,7 +36,6 @@ CHAT_COMMANDS: Mapping[str, str] = {
     "exit": "",
     "export": "Use `mainspring export`.",
     "fork": "Use --fork with --continue or --resume.",
-    "help": "Use `mainspring --help`.",
     "jobs": "",
     "mcp": "Use `mainspring mcp`.",
     "memory": "Use `mainspring memory`.",

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.app.run.events import ModelIdentity
+from mainspring.app.run.options import Surface
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.settings import AppConfig, ProviderSettings, Settings
 from mainspring.app.workspace.settings.load import env_str
@@ -43,6 +44,11 @@ _SELECTING_VARIABLES = {
 _NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts", "clip", "bge-", "minilm")
 """Parts of the names of models that do not support chat."""
 
+
+_ANOTHER_MODEL: dict[Surface, str] = {
+    "command": "For real work, set up another model with `mainspring config init`.",
+    "chat": "Switch to another model with /model, or set one up with `mainspring config init` in a shell.",
+}
 
 _SETTINGS_ONLY_KEYS = frozenset({"api_key_command", "api_key_file", "api_key_keyring", "system_prompt"})
 """Settings of a provider that are handled here and not passed to it."""
@@ -216,3 +222,21 @@ def no_model_message() -> str:
         "No model is available: nothing is configured, and no local server is running. Set up a provider with `mainspring config init`. "
         f"{embedded.engine_install_hint()}"
     )
+
+
+def add_model_advice(notice: str, missing_tools: Sequence[str] = (), place: Surface = "command") -> str:
+    """Return the notice of a model with what to do about it; empty if it has none.
+
+    Args:
+        notice: Notice about the model.
+        missing_tools: Tools that it gets only if a rule allows them.
+        place: Where the notice is shown.
+    """
+    parts = [notice, _ANOTHER_MODEL[place]] if notice else []
+    if missing_tools:
+        if place == "command":
+            how = f"Allow others with {' '.join(f'--allow {name}' for name in missing_tools)}."
+        else:
+            how = f"Allow others with /permissions allow {' or '.join(missing_tools)}, then start a new session with /clear."
+        parts.append(f"It gets only tools that read files. {how}")
+    return " ".join(parts)

@@ -19,7 +19,8 @@ from mainspring.app.providers.select_model import EMBEDDED_PROVIDER, make
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load_rules
 from mainspring.app.workspace.manage_settings import settings_file
-from mainspring.app.workspace.model_providers import find_model_id_problem, registry_of
+from mainspring.app.workspace.model_problems import find_model_id_problem
+from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.settings import AppConfig, Settings, save_settings
 from mainspring.app.workspace.settings.load import build_config
 from mainspring.app.workspace.settings.provider_variables import apply_provider_variables

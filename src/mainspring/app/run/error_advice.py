@@ -1,14 +1,9 @@
-"""What a user can do about an error or a notice of a model, in the words of the place where it is shown."""
+"""What a user can do about an error of a model, in the words of the place where it is shown."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
-
+from mainspring.app.run.options import Surface
 from mainspring.errors import ErrorCode
-
-Surface = Literal["command", "chat"]
-"""Where an error is shown: by a command that ends, or in a chat that continues."""
 
 _ADVICE: dict[ErrorCode, tuple[str, str]] = {
     ErrorCode.AUTHENTICATION_ERROR: (
@@ -36,30 +31,6 @@ _ADVICE: dict[ErrorCode, tuple[str, str]] = {
         "Shorten the conversation with /compact, start a new one with /clear, or use a model with a larger context window.",
     ),
 }
-
-
-_ANOTHER_MODEL: dict[Surface, str] = {
-    "command": "For real work, set up another model with `mainspring config init`.",
-    "chat": "Switch to another model with /model, or set one up with `mainspring config init` in a shell.",
-}
-
-
-def add_model_advice(notice: str, missing_tools: Sequence[str] = (), place: Surface = "command") -> str:
-    """Return the notice of a model with what to do about it; empty if it has none.
-
-    Args:
-        notice: Notice about the model.
-        missing_tools: Tools that it gets only if a rule allows them.
-        place: Where the notice is shown.
-    """
-    parts = [notice, _ANOTHER_MODEL[place]] if notice else []
-    if missing_tools:
-        if place == "command":
-            how = f"Allow others with {' '.join(f'--allow {name}' for name in missing_tools)}."
-        else:
-            how = f"Allow others with /permissions allow {' or '.join(missing_tools)}, then start a new session with /clear."
-        parts.append(f"It gets only tools that read files. {how}")
-    return " ".join(parts)
 
 
 def advise(

@@ -7,6 +7,9 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+Surface = Literal["command", "chat"]
+"""Where an error is shown: by a command that ends, or in a chat that continues."""
+
 
 class WorkspaceOptions(Struct, frozen=True, kw_only=True):
     """Workspace of a command.

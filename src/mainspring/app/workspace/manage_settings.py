@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct
 
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load_rules
-from mainspring.app.workspace.model_providers import find_model_problems
+from mainspring.app.workspace.model_problems import find_model_problems
 from mainspring.app.workspace.paths import (
     PROJECT_FOLDER,
     SETTINGS_FILE,
