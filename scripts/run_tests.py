@@ -1,7 +1,7 @@
 """Run the tests of a target of the Makefile, and those that failed again, alone and one after the other: ``python -m scripts.run_tests test``.
 
-At most MAX_REPEATED tests are repeated. The run fails if one fails again, if more failed, or if pytest ended otherwise, for example
-because a file could not be collected.
+At most MAX_REPEATED tests are repeated. The run fails if one fails again or is then skipped, if more failed, or if pytest ended
+otherwise, for example because a file could not be collected.
 """
 
 import json
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tests.requirements_plugin import FIRST_RUN
 
@@ -17,20 +18,20 @@ MAX_REPEATED = 5
 
 
 def run_target(target: str, cache: Path, *variables: str, options: str = "") -> bool:
-    """Run pytest by the Makefile with a cache of its own. Return True if it succeeds."""
-    pytest_options = f"{os.environ.get('PYTEST', '')} -o cache_dir={cache} {options}"
+    """Run pytest by the Makefile with a cache of its own, and all tests despite ``-x``. Return True if it succeeds."""
+    pytest_options = f"{os.environ.get('PYTEST', '')} -o cache_dir={cache} --maxfail=0 {options}"
     command = ["make", "--no-print-directory", target, f"PYTEST={pytest_options}", *variables]
     return subprocess.run(command, check=False).returncode == 0
 
 
-def read_cache(cache: Path, name: str) -> dict[str, object]:
+def read_cache(cache: Path, name: str) -> dict[str, Any]:
     """Return a value of pytest's cache."""
     file = cache / "v" / name
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
 def run_twice(target: str, cache: Path) -> bool:
-    """Run a target, and repeat its failed tests. Return True if each test passed once."""
+    """Run a target, and repeat its failed tests. Return True if each test passed in one of the runs."""
     if run_target(target, cache):
         return True
     failed = sorted(read_cache(cache, "cache/lastfailed"))
@@ -39,10 +40,12 @@ def run_twice(target: str, cache: Path) -> bool:
         return False
     print(f"\nrepeated alone, since they failed: {', '.join(failed)}\n", flush=True)
     repeated = run_target(target, cache, "WORKERS=0", options="--last-failed")
+    skipped = set(read_cache(cache, FIRST_RUN)["skipped"]).intersection(failed)
     failed_again = read_cache(cache, "cache/lastfailed")  # also has a test that was not found again
     for name in failed:
-        print(f"failed {'twice' if name in failed_again else 'once, passed when repeated'}: {name}", flush=True)
-    return repeated and not failed_again
+        again = "skipped" if name in skipped else "passed"
+        print(f"failed {'twice' if name in failed_again else f'once, {again} when repeated'}: {name}", flush=True)
+    return repeated and not failed_again and not skipped
 
 
 if __name__ == "__main__":

@@ -184,6 +184,7 @@ class _Controller:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.ledger = Ledger()
+        self._skipped: set[str] = set()
         self._first_run: dict[str, Any] = {}
         if config.getoption("lf", False):
             self._first_run = cast(Any, config).cache.get(FIRST_RUN, {})
@@ -199,13 +200,15 @@ class _Controller:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.ledger.record(report)
+        if report.skipped:
+            self._skipped.add(report.nodeid)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, exitstatus: int) -> Generator[None, None, None]:
         yield  # the terminal reporter prints its closing line here
         if (cache := getattr(self.config, "cache", None)) is not None:
             result = {"passed": sorted(self.ledger.passed), "spoiled": sorted(self.ledger.spoiled)}
-            cache.set(FIRST_RUN, {"exit_code": int(exitstatus), **result})
+            cache.set(FIRST_RUN, {"exit_code": int(exitstatus), "skipped": sorted(self._skipped), **result})
         terminal = self.config.pluginmanager.get_plugin("terminalreporter")
         if terminal is None or self.config.getoption("collectonly"):
             return

@@ -33,6 +33,12 @@ ONCE = """
 def test_once(): assert ran("once") == 2
 """
 TWICE = "def test_twice(): assert not ran('twice')\n"
+SKIPPED = """
+def test_skipped():
+    if ran("skipped") == 2:
+        pytest.skip()
+    assert False
+"""
 MANY = "@pytest.mark.parametrize('n', range(6))\ndef test_many(n): assert ran(str(n)) == 2\n"
 
 
@@ -46,7 +52,7 @@ def run_tests(folder: Path, suite: str, **files: str) -> tuple[int, str, list[st
     done = subprocess.run(
         [sys.executable, "-m", "scripts.run_tests", "test"],
         cwd=folder,
-        env={**environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PYTEST": "-x"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -67,9 +73,15 @@ def test_test_that_passes_when_repeated_is_named_and_proves_its_requirements(tmp
     assert lines[-1] == "failed once, passed when repeated: test_suite.py::test_once"
 
 
-def test_test_that_fails_again_fails_the_check(tmp_path: Path) -> None:
-    code, output, ran = run_tests(tmp_path, STEADY + ONCE + TWICE)
+def test_test_that_fails_again_or_is_skipped_then_fails_the_check(tmp_path: Path) -> None:
+    (tmp_path / "skipped").mkdir()
+    code, output, _ = run_tests(tmp_path / "skipped", STEADY + SKIPPED)
+    assert (code, output.splitlines()[-1]) == (1, "failed once, skipped when repeated: test_suite.py::test_skipped"), (
+        output
+    )
 
+    (tmp_path / "twice").mkdir()
+    code, output, ran = run_tests(tmp_path / "twice", STEADY + ONCE + TWICE)
     assert (code, ran) == (1, ["once", "once", "steady", "twice", "twice"]), output
     assert output.splitlines()[-2:] == [
         "failed once, passed when repeated: test_suite.py::test_once",

@@ -263,12 +263,12 @@ class RecursiveReadChecker:
             return "a file has a name that xargs reads as several; find -print0 and xargs -0 do not"
         problem = await self._first_unreadable(path, entries, follows=reading.follows)
         if problem and reading.skips_hidden and not get_variables(self._env).get("RIPGREP_CONFIG_PATH"):
-            entries = await self._without_hidden(self._env, path, entries)
+            entries = await self._without_hidden(self._env, path, entries, walk.ignored)
             problem = await self._first_unreadable(path, entries, follows=reading.follows)
         return problem
 
     async def _without_hidden(
-        self, env: ReadsFolders, path: str, entries: Sequence[tuple[str, str]]
+        self, env: ReadsFolders, path: str, entries: Sequence[tuple[str, str]], left_out: Sequence[str]
     ) -> list[tuple[str, str]]:
         """Return the entries below a folder without those that are hidden and that no ignore file includes."""
         places = [path]
@@ -276,7 +276,9 @@ class RecursiveReadChecker:
             places.append(parent)
         files = [posixpath.join(place, name) for place in places for name in IGNORE_FILE_NAMES]
         files += [posixpath.join(path, name) for name, _ in entries if posixpath.basename(name) in IGNORE_FILE_NAMES]
-        files.append(posixpath.join((await self._repository(path)).top or path, ".git/info/exclude"))
+        tops = [(await self._repository(path)).top or path]
+        tops += [posixpath.join(path, posixpath.dirname(name.rstrip("/"))) for name in left_out if _is_repository(name)]
+        files += [posixpath.join(top, ".git/info/exclude") for top in tops]
 
         async def read_rules() -> list[str]:
             return [line for file in dict.fromkeys(files) for line in await _read_including_rules(env, file)]

@@ -225,9 +225,10 @@ class _ParsedArguments:
         self.has_pattern = self.has_pattern or name in reader.pattern_options
         if reader.shows and re.fullmatch(reader.shows, name):
             self.only.append(named or text[2:])
-            self.is_open = self.is_open or bool(self.omitted)
         if name in reader.omits and not self.only:
-            self.omitted.append(named + "/" * name.endswith("-dir"))
+            self.is_open = True
+            if "/" not in named:  # no name contains a slash
+                self.omitted.append(named + "/" * name.endswith("-dir"))
         self.skips_hidden = self.skips_hidden and re.fullmatch(reader.shows_hidden, text, re.DOTALL) is None
         content = reader.deep or reader.content
         self._shows_content = self._shows_content or re.fullmatch(content, text, re.DOTALL) is not None
