@@ -93,7 +93,7 @@ async def run_prompt(
                 command = await render_chat_command(options.prompt, conversation, report)
             if command is not None and command.reply:
                 if options.schema is not None:
-                    raise ConfigError(f"{command.reply} There is no response that fits the schema.")
+                    raise ConfigError(f"{command.reply} No model was called, so --schema has no output.")
                 return _build_outcome(conversation, RunResult(status="completed", text=command.reply), ())
             if command is not None and command.has_mentions:
                 options, command = replace(options, prompt=command.text), None

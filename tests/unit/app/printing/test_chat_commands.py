@@ -122,5 +122,5 @@ async def test_response_without_a_run_is_an_error_if_a_schema_is_given(repositor
     options = LaunchOptions(
         prompt="/review HEAD", place=WorkspaceOptions(cwd=str(repository)), save=False, schema={"type": "object"}
     )
-    with pytest.raises(ConfigError, match="No changes in .* no response that fits the schema"):
+    with pytest.raises(ConfigError, match="No changes in .* so --schema has no output"):
         await run_prompt(options, lambda event: None)
