@@ -1,9 +1,13 @@
-"""Find programs on the search path without running what a project ships."""
+"""Find programs on the search path without running what a project ships, and wait for the end of killed ones."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
 
 
 def find_program(name: str, *, path: str | None = None, project: str | None = None) -> str | None:
@@ -56,6 +60,20 @@ def explain_missing_program(name: str) -> str:
 def search_folders(path: str) -> Sequence[str]:
     """The folders of a search path in order; an empty entry is the current folder."""
     return [folder or "." for folder in path.split(os.pathsep)]
+
+
+async def wait_for_end(process: Process) -> None:
+    """Wait until a killed program has ended and its pipes are closed, so that the event loop can end right afterwards.
+
+    Waits at most a second for the pipes: a program that the killed one started may keep them open.
+    """
+    import asyncio
+    from contextlib import suppress
+
+    with suppress(TimeoutError):
+        async with asyncio.timeout(1):
+            await process.communicate()
+    await process.wait()
 
 
 def _is_below(path: str, root: str) -> bool:

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from mainspring.env.variables import child_environment
 from mainspring.lazy import lazy_re
-from mainspring.programs import explain_missing_program, find_program
+from mainspring.programs import explain_missing_program, find_program, wait_for_end
 from mainspring.redaction import redact_environment
 from mainspring.skills.skill import SkillError
 
@@ -244,7 +244,7 @@ class BareRepository:
         finally:
             if process.returncode is None:
                 _kill_process_group(process.pid)
-                await process.wait()
+                await wait_for_end(process)
         if process.returncode != 0:
             error_text = " ".join(redact_environment(err.decode("utf-8", "replace")).split())[-500:]
             for pattern, meaning in _ERROR_HINTS:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import mkstemp
 
-from mainspring.programs import find_program
+from mainspring.programs import find_program, wait_for_end
 
 _MAX_TEXT_CHARS = 74_000
 """Terminals ignore longer sequences."""
@@ -89,7 +89,7 @@ async def _output(command: tuple[str, ...], environ: Mapping[str, str]) -> bytes
     finally:
         if process.returncode is None:
             process.kill()
-            await process.wait()
+            await wait_for_end(process)
     return data if process.returncode == 0 and len(data) <= 2 * _MAX_IMAGE_BYTES + 64 else None
 
 

@@ -16,6 +16,7 @@ from mainspring.app.chat.types import Status
 from mainspring.app.tui.format import format_dollars, format_tokens, format_usage
 from mainspring.app.tui.safe_text import to_one_row, truncate, width
 from mainspring.app.tui.styled_text import Row, make_row
+from mainspring.programs import wait_for_end
 from mainspring.text import pluralize
 
 _GAP = "  "
@@ -217,4 +218,4 @@ async def _kill(process: asyncio.subprocess.Process) -> None:
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()
-    await process.wait()
+    await wait_for_end(process)

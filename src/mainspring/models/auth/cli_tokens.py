@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from mainspring.errors import ProviderConfigError
 from mainspring.models.auth.tokens import Token, TokenCredential
-from mainspring.programs import explain_missing_program, find_program
+from mainspring.programs import explain_missing_program, find_program, wait_for_end
 from mainspring.redaction import redact_environment
 
 _MAX_MESSAGE_LENGTH = 500  # maximum number of characters of its error output
@@ -51,7 +51,7 @@ async def run_cli(*command: str, timeout: float) -> CommandOutput:
     finally:
         if process.returncode is None:
             process.kill()
-            await process.wait()
+            await wait_for_end(process)
     code = process.returncode or 0
     error_text = redact_environment(err.decode("utf-8", "replace").strip())[-_MAX_MESSAGE_LENGTH:]
     return CommandOutput(code, out, error_text or f"exit code {code}")
