@@ -171,6 +171,7 @@ OPTION_VALUES = {
     "mainspring --resume ": "SESSION",
     "mainspring sessions show ": "SESSION",
     "mainspring rewind --undo ": "SESSION",
+    "mainspring mcp remove ": r"a\$\(\>ran\)b",  # a name is no code
     "mainspring sessions import ": "",  # bash completes names of files
 }
 
@@ -180,6 +181,7 @@ def test_bash_completes_values_of_options(command: Command) -> None:
     (command.folder / "mainspring.bash").write_text(completion_script(command, "bash"), encoding="utf-8")
     command.server.script += ["Hello."]
     session = command.run("-p", "hi", "--model", "openai:test-model", "--output", "json").result["session_id"]
+    command.settings({"mcp": {"servers": {"a$(>ran)b": {"url": "http://127.0.0.1:1"}}}})
     install_command(command)
     done = subprocess.run(
         [bash, "--norc", "-c", BASH],
@@ -193,3 +195,4 @@ def test_bash_completes_values_of_options(command: Command) -> None:
     assert done.stderr == ""
     requested = {line: values.replace("SESSION", session) for line, values in OPTION_VALUES.items()}
     assert dict(zip(OPTION_VALUES, done.stdout.splitlines(), strict=True)) == requested
+    assert not (command.folder / "ran").exists()

@@ -95,12 +95,14 @@ async def repair_token_response(response: httpx2.Response) -> httpx2.Response:
     try:
         decoded = msgspec.json.decode(content)
     except msgspec.DecodeError:
-        decoded = dict(parse_qsl(content.decode("utf-8", "replace")))
+        is_page = content.lstrip().startswith(b"<")
+        decoded = {} if is_page else dict(parse_qsl(content.decode("utf-8", "replace")))
     outer = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
+    is_error = bool(outer.get("error") or outer.get("errors"))  # It may name the field access_token.
     objects = [outer, *(cast("dict[str, Any]", value) for value in outer.values() if isinstance(value, dict))]
     fields = next((each for each in objects if each.get("access_token")), None)
-    if fields is None:
-        return httpx2.Response(400 if "error" in outer else response.status_code, content=content)
+    if fields is None or is_error:
+        return httpx2.Response(400 if is_error else response.status_code, content=content)
     scope: Any = fields.get("scope")
     words = [str(each) for each in cast("list[Any]", scope)] if isinstance(scope, list) else [str(scope or "")]
     tokens = {
@@ -123,13 +125,14 @@ async def retry_without_resource(
         sent = await anext(flow, None)
         while sent is not None:
             response = yield sent
-            if response.status_code == 400 and b"grant_type=refresh_token" in sent.content:
+            is_form = sent.headers.get("content-type", "").startswith("application/x-www-form-urlencoded")
+            if is_form and response.status_code == 400 and b"grant_type=refresh_token" in sent.content:
                 fields = parse_qsl(sent.content.decode())
                 rest = {name: value for name, value in fields if name != "resource"}
                 if len(rest) < len(fields) and b"invalid_grant" not in await response.aread():
                     headers = {name: value for name, value in sent.headers.items() if name != "content-length"}
                     response = yield httpx2.Request(sent.method, sent.url, headers=headers, data=rest)
-            if b"grant_type=" in sent.content:
+            if is_form and b"grant_type=" in sent.content:
                 response = await repair_token_response(response)
             sent = await _send(flow, response)
 

@@ -112,9 +112,8 @@ def _error_hook(end: EndpointState) -> Any:
                 end.session_gone = True
             elif response.request.method == "POST" or end.config.transport == "sse":  # other requests are optional
                 end.record_refusal(response.status_code, await _read_reason(response))
-        elif (
-            not end.initialized.is_set()
-        ):  # the server may have refused only the first request, which needs the newest protocol
+        elif not end.initialized.is_set() or end.status == 401:
+            # The server may have refused only the first request, which needs the newest protocol, or an expired token.
             end.clear_refusals()
 
     return check_response

@@ -356,6 +356,41 @@ async def test_refresh_is_repeated_without_the_resource_if_the_server_does_not_k
     assert (server.refused_resources, server.refreshes) == (1, 1)
 
 
+async def test_error_of_a_call_after_a_refresh_is_not_a_required_login(tmp_path: Path) -> None:
+    """And a call that contains the words of a token request is none."""
+    async with HttpServer(login=True).running() as server:
+        config = McpServerConfig(name="web", transport="http", url=server.url)
+        assert await login_mcp(config, tmp_path, show=Browser(server).show, browser=False)
+        async with connect_mcp(config, tokens=tmp_path) as web:
+            server.tokens.clear()
+            assert text_of(await web.call("echo", {"text": "1"})) == "1"
+            server.called = (500, {}, {"error": "no disk"})
+            with pytest.raises(McpError, match="returned HTTP 500") as caught:
+                await web.call("echo", {"text": "2"})
+            assert caught.value.reason == "refused"
+            server.called = (400, {}, {"error": "no disk"})
+            known = len(server.requests)
+            with pytest.raises(McpError, match="returned HTTP 400"):
+                await web.call("echo", {"text": "&grant_type=refresh_token&resource=1"})
+            assert [(method, path) for method, path, _ in server.requests[known:]] == [("POST", "/mcp")]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"errors": {"access_token": "is invalid"}},
+        {"error": {"access_token": "is invalid"}},
+        {"error": "denied", "access_token": "no"},
+        "<html><a href='/?error=1&access_token=none&x'>Log in</a></html>",
+    ],
+    ids=str,
+)
+async def test_error_is_no_token(body: Any) -> None:
+    content = body.encode() if isinstance(body, str) else msgspec.json.encode(body)
+    repaired = await repair_token_response(httpx2.Response(200, content=content))
+    assert repaired.content == content
+
+
 async def test_token_response_can_be_a_form_and_an_error_in_it_is_named() -> None:
     form = await repair_token_response(httpx2.Response(200, text="access_token=a&expires_in=60&scope=read%2Cwrite"))
     assert form.json() == {

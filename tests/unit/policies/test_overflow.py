@@ -1,5 +1,6 @@
 """Conversations that exceed the context window."""
 
+import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -47,6 +48,17 @@ async def test_overflow_drops_old_results_and_retries() -> None:
     [event] = compacted
     assert texts(event.replaced) == [BIG, BIG]
     assert tuple(agent.messages[: event.after]) == event.messages
+
+
+async def test_note_counts_everything_that_repeated_overflows_left_out() -> None:
+    agent = agent_with_output(ScriptedCall("look"), TOO_LONG, TOO_LONG, TOO_LONG, "done")
+
+    assert (await agent.run("go")).text == "done"
+
+    [last] = texts(requests(agent)[-1].messages)
+    [left_out] = re.findall(r"\[\.\.\. (\d+) bytes left out", last)
+    assert last.count("x") == len(BIG) - int(left_out)
+    assert len(last) < 5_000
 
 
 @pytest.mark.parametrize(

@@ -189,6 +189,13 @@ def bash() -> str:
     lines = [
         "# completion of mainspring for bash",
         *_shell_functions(),
+        "_mainspring_offer() {",  # `compgen -W` would expand the words, so names of servers and worktrees could run commands
+        "  local word",
+        "  COMPREPLY=()",
+        "  while IFS= read -r word; do",
+        '    [[ -n $word ]] && printf -v word %q "$word" && [[ $word == "$cur"* ]] && COMPREPLY+=("$word")',
+        '  done <<< "$1"',
+        "}",
         "_mainspring() {",
         "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command= words= i IFS=$'\\n'",
         "  local -a given=()",
@@ -208,7 +215,7 @@ def bash() -> str:
         "  if [[ $line =~ \\ config\\ set\\ model\\ +([^\\ ]*)$ ]] ||",
         '    { [[ $with_models == *" ${command:--} "* ]] && [[ $line =~ --model[\\ =]+([^\\ ]*)$ ]]; }; then',
         "    cur=${BASH_REMATCH[1]}",
-        '    COMPREPLY=($(compgen -W "$(_mainspring_values model)" -- "$cur"))',
+        '    _mainspring_offer "$(_mainspring_values model)"',
         '    [[ $cur == *:* && $COMP_WORDBREAKS == *:* ]] && COMPREPLY=("${COMPREPLY[@]#"${cur%:*}:"}")',
         "    return",
         "  fi",
@@ -223,10 +230,8 @@ def bash() -> str:
             seen.update(f"{scope} {name}" for name in names)
             pattern = "|".join(f'"{scope} {name}"' for name in names)
             if option.choices or option.kind not in ("", "model"):  # models: see above
-                # compgen removes one level of escapes
-                choices = [_quoted(_escaped(_escaped(choice).replace("\\", "\\\\"))) for choice in option.choices]
-                values = f"printf '%s\\n' {' '.join(choices)}" if choices else f"_mainspring_values {option.kind}"
-                lines.append(f'    {pattern}) COMPREPLY=($(compgen -W "$({values})" -- "$cur")); return ;;')
+                values = _print_lines(option.choices) if option.choices else f"_mainspring_values {option.kind}"
+                lines.append(f'    {pattern}) _mainspring_offer "$({values})"; return ;;')
             elif not option.optional:
                 lines.append(f"    {pattern}) COMPREPLY=(); return ;;")  # names of files, by -o default
     lines += ["  esac", '  if [[ $cur != -* ]] && words=$(_mainspring_arguments "$command" "${given[@]}"); then :']
@@ -235,7 +240,7 @@ def bash() -> str:
     for name, words in commands.items():
         lines.append(f"    {name}) words=$({_print_lines(_option_names(words))}) ;;")
     lines += [f"    *) words=$({_print_lines(_option_names(run_words))}) ;;", "  esac; fi"]
-    lines += ['  COMPREPLY=($(compgen -W "$words" -- "$cur"))', "}", "complete -o default -F _mainspring mainspring"]
+    lines += ['  _mainspring_offer "$words"', "}", "complete -o default -F _mainspring mainspring"]
     return "\n".join(lines) + "\n"
 
 

@@ -10,7 +10,7 @@ from mainspring.app.chat.command_results import Picker, Text
 from mainspring.app.chat.conversation import CurrentConversation
 from mainspring.app.chat.message_queue import QueuedMessage, build_message
 from mainspring.app.chat.project_commands import ProjectCommands
-from mainspring.app.chat.prompt_sources import McpPrompts, SkillPrompts
+from mainspring.app.chat.prompt_sources import SKILL_PREFIX, McpPrompts, SkillPrompts
 from mainspring.app.chat.runs import RunOverrides
 from mainspring.app.chat.slash_commands import split_command_line
 from mainspring.app.compose.conversation import OpenConversation
@@ -59,6 +59,10 @@ CHAT_COMMANDS: Mapping[str, str] = {
 }
 """Commands that only work in the chat, each with its alternative in a shell."""
 
+_REPLACEABLE = (*PROMPT_COMMANDS, "diff")
+"""Commands that an extension may replace, so that they are resolved when the extensions are loaded."""
+_PROMPT_PREFIXES = (SKILL_PREFIX, "mcp:")
+
 
 class CommandPrompt(Struct, frozen=True):
     """The prompt of a command.
@@ -67,11 +71,13 @@ class CommandPrompt(Struct, frozen=True):
         text: The prompt; empty if the command has nothing to send.
         tools: Names of the only tools of its run; None for all.
         reply: Response without a run, for example, because nothing changed that could be reviewed.
+        has_mentions: Whether the files that the text mentions have yet to be attached.
     """
 
     text: str = ""
     tools: tuple[str, ...] | None = None
     reply: str = ""
+    has_mentions: bool = False
 
 
 def resolve_slash_command(
@@ -82,14 +88,20 @@ def resolve_slash_command(
     Raises:
         ConfigError: If the prompt is a command that only works in the chat, or the settings are invalid.
     """
-    options, call = resolve_command_call(options, report, environ, (*PROMPT_COMMANDS, *CHAT_COMMANDS))
     name, _ = split_command_line(options.prompt)
-    if call is None and name in CHAT_COMMANDS:
+    prompts = (name,) if name.startswith(_PROMPT_PREFIXES) else ()
+    options, call = resolve_command_call(options, report, environ, (*PROMPT_COMMANDS, *CHAT_COMMANDS, *prompts))
+    if call is None and name not in _REPLACEABLE:
+        _reject_chat_command(name)
+    return options, call
+
+
+def _reject_chat_command(name: str) -> None:
+    if name in CHAT_COMMANDS:
         alternative = f" {CHAT_COMMANDS[name]}".rstrip()
         raise ConfigError(
             f"/{name} is a command of the chat and does not work with -p.{alternative} To send the text to the model, put a word before it."
         )
-    return options, call
 
 
 async def render_chat_command(
@@ -101,20 +113,26 @@ async def render_chat_command(
         The prompt, or None for any other line.
 
     Raises:
-        ConfigError: If an argument is missing or invalid.
+        ConfigError: If an argument is missing or invalid, or the command only works in the chat.
         MainspringError: If the prompt cannot be rendered.
     """
     name, arguments = split_command_line(line)
     current = CurrentConversation()
     current.replace(conversation)
-    if name in PROMPT_COMMANDS and name not in {command.name for command in current.extension_commands}:
+    if name in _REPLACEABLE:
+        extensions = conversation.agent.extensions
+        if extensions is not None and extensions.has_pending:
+            await extensions.prepare()
+        if name in {command.name for command in current.extension_commands}:
+            return None
+        _reject_chat_command(name)
         return await _render_project_command(name, arguments, current, report)
     if name.startswith("mcp:"):
         await conversation.agent.warmup()
     for source in (SkillPrompts(current), McpPrompts(current)):
         rendered = await source.render(name, arguments)
         if rendered is not None:
-            return CommandPrompt(rendered.text or f"Follow the skill {name.partition(':')[2]}.")
+            return CommandPrompt(rendered.text or f"Follow the skill {name.partition(':')[2]}.", has_mentions=True)
     return None
 
 
@@ -126,6 +144,8 @@ async def _render_project_command(
     [command] = [each for each in commands.commands() if each.name == name]
     result = await command.run(arguments)
     if isinstance(result, Picker):
+        if not result.choices:
+            raise ConfigError(result.empty)
         raise ConfigError(f"{result.title}: use {' or '.join(choice.line for choice in result.choices[:3])}.")
     if not started:
         return CommandPrompt(reply=result.text if isinstance(result, Text) else "")

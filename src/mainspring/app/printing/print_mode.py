@@ -92,7 +92,11 @@ async def run_prompt(
             if call is None and options.prompt.lstrip().startswith("/"):
                 command = await render_chat_command(options.prompt, conversation, report)
             if command is not None and command.reply:
+                if options.schema is not None:
+                    raise ConfigError(f"{command.reply} No model was called, so --schema has no output.")
                 return _build_outcome(conversation, RunResult(status="completed", text=command.reply), ())
+            if command is not None and command.has_mentions:
+                options, command = replace(options, prompt=command.text), None
             prompt = await build_prompt(options, conversation, report, call, command.text if command else "")
             if on_model is not None:
                 name = replace(conversation.choice.name, notice=conversation.model_notice("command"))

@@ -297,15 +297,15 @@ def resolve_command_call(
     found = find_custom_commands(*load_rules(options.place, {}, environ))
     call = found.call(options.prompt)
     if call is None:
-        near = found.suggest(options.prompt, builtin)
+        near, typed = found.suggest(options.prompt, builtin), options.prompt.split()[0]
         if waiting := found.find_untrusted(options.prompt):
             report(
                 Notice(
                     f"Command {waiting} was sent as text, because the folder is not trusted. Run `mainspring trust` to use it."
                 )
             )
-        elif near and options.prompt.split()[0] != f"/{near}":
-            report(Notice(f"Unknown command: {options.prompt.split()[0]}. Did you mean /{near}? It was sent as text."))
+        elif near and (near not in builtin or typed.lower() != f"/{near}"):
+            report(Notice(f"Unknown command: {typed}. Did you mean /{near}? It was sent as text."))
         return options, None
     command = call.command
     rules = replace(options.rules, allow=(*options.rules.allow, *command.allow_rules))

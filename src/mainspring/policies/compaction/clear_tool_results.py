@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec.structs import replace
 
+from mainspring.lazy import lazy_re
 from mainspring.loop.hooks import ContextTransform
 from mainspring.loop.policy import ORDER_SHORTEN_CONTEXT, PolicyContext, PolicyHandlers
 from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, ToolResultBlock
@@ -26,7 +28,8 @@ MAX_LAST_TURN_RESULT_BYTES = 16 * 1024
 """Maximum bytes of a result in the last turn if the conversation does not fit otherwise; a result that was shortened before loses
 half of the rest."""
 
-_LEFT_OUT = "bytes left out, since the conversation was too long"
+_NOTE = "\n[... {} bytes left out, since the conversation was too long ...]\n"
+_EARLIER_NOTE = lazy_re(re.escape(_NOTE).replace(r"\{\}", r"(\d+)"))
 
 
 class ToolResultClearingOptions(Options, page="context.md#leave-out-old-results"):
@@ -149,12 +152,14 @@ def clear_results(message: AgentMessage) -> AgentMessage:
 
 def _truncate(block: ToolResultBlock) -> ToolResultBlock:
     size = _size(block)
-    limit = size // 2 if _LEFT_OUT in block.text else MAX_LAST_TURN_RESULT_BYTES
+    limit = size // 2 if _EARLIER_NOTE.search(block.text) else MAX_LAST_TURN_RESULT_BYTES
     if size <= limit:
         return block
     data = block.text.encode("utf-8", "replace")
     head, tail = data[: limit * 3 // 4], data[-(limit // 4) :]
-    note = f"\n[... {len(data) - len(head) - len(tail)} {_LEFT_OUT} ...]\n"
+    middle = data[len(head) : len(data) - len(tail)].decode("utf-8", "replace")
+    earlier = sum(int(note[1]) - len(note[0]) for note in _EARLIER_NOTE.finditer(middle))
+    note = _NOTE.format(len(data) - len(head) - len(tail) + earlier)
     return _with_text(block, head.decode("utf-8", "ignore") + note + tail.decode("utf-8", "ignore"))
 
 

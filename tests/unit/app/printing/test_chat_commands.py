@@ -86,3 +86,41 @@ async def test_commands_that_send_a_prompt_run(repository: Path, server: ChatSer
     assert "create-skill" in str(server.requests[2]["messages"])
     with pytest.raises(ConfigError, match="Unknown prompt: /mcp:a:b"):
         await run(repository, "/mcp:a:b")
+
+
+async def test_command_of_an_extension_replaces_a_replaceable_one(
+    repository: Path, home: Path, server: ChatServer
+) -> None:
+    (home / ".agent" / "extensions").mkdir(parents=True)
+    (home / ".agent" / "extensions" / "own.py").write_text(
+        "async def extension(api):\n"
+        "    for name in ('review', 'diff'):\n"
+        "        api.register_command(name, lambda arguments: f'own {arguments}', description='x')\n"
+    )
+    for line in ("/review a", "/diff a"):
+        assert (await run(repository, line))[0] == "own a"
+    assert server.requests == []
+
+
+async def test_called_commands_are_not_reported_as_unknown_and_attach_mentioned_files(
+    repository: Path, server: ChatServer
+) -> None:
+    server.script += ["reviewed", "used"]
+    with pytest.raises(ConfigError, match="No uncommitted changes and no commits"):
+        await run(repository, "/review")
+    (repository / "new.py").write_text("x = 1\n")
+    assert await run(repository, "/Review") == ("reviewed", [])
+    assert await run(repository, "/skill:create-skill see @new.py") == ("used", [])
+    assert "x = 1" in str(server.requests[1]["messages"])
+    with pytest.raises(ConfigError, match="Skill not found: s"):
+        await run(repository, "/skill:s")
+
+
+async def test_response_without_a_run_is_an_error_if_a_schema_is_given(repository: Path, server: ChatServer) -> None:
+    git(repository, "commit", "-q", "--allow-empty", "-m", "empty")
+    assert (await run(repository, "/review HEAD"))[0].startswith("No changes in")
+    options = LaunchOptions(
+        prompt="/review HEAD", place=WorkspaceOptions(cwd=str(repository)), save=False, schema={"type": "object"}
+    )
+    with pytest.raises(ConfigError, match="No changes in .* so --schema has no output"):
+        await run_prompt(options, lambda event: None)
