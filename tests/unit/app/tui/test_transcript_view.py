@@ -122,7 +122,6 @@ def test_live_tail_shows_the_end_of_a_long_response() -> None:
     assert [line.strip() for line in done.splitlines() if line.strip()] == [f"x{i} = {i}" for i in range(100)]
 
 
-@pytest.mark.covers("CLI-01")
 @pytest.mark.parametrize("text", ["\u65e5\u672c\u8a9e" * 40, "word and " * 60], ids=["wide", "prose"])
 @pytest.mark.parametrize("columns", [40, 41, 80])
 def test_open_response_loses_no_character_at_the_edge(text: str, columns: int) -> None:
@@ -132,6 +131,7 @@ def test_open_response_loses_no_character_at_the_edge(text: str, columns: int) -
     assert "".join(to_text(rows).split()) == "".join(text.split())
 
 
+@pytest.mark.covers("CLI-01")
 def test_live_rows_show_the_current_activity() -> None:
     view = make_view(utf8=False)
     assert to_text(view.live_rows(0, 10)) == ""
