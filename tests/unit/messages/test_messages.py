@@ -241,7 +241,6 @@ def test_prompts_of_every_form_become_messages() -> None:
         to_messages([message, TextBlock("x")])
 
 
-@pytest.mark.covers("MOD-29", "MOD-31")
 def test_printed_values_contain_what_is_set() -> None:
     cost = Cost(0.1 + 0.2, 1e-7)
     assert (
@@ -251,6 +250,7 @@ def test_printed_values_contain_what_is_set() -> None:
     assert repr(Message.assistant("hi", timestamp=None)).count("None") == 1  # only what was given
 
 
+@pytest.mark.covers("MOD-29", "MOD-31")
 def test_usage_adds_up_without_double_counting() -> None:
     usage = Usage(10, 5, cache_read=100, cache_write=7, reasoning_tokens=3, cost=Cost(1, 2, 3, 4))
     assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (117, 5, 122)

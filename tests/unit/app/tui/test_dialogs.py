@@ -146,7 +146,6 @@ PICKER = Picker(
 )
 
 
-@pytest.mark.covers("CLI-09")
 def test_position_in_a_long_list_is_never_cut() -> None:
     dialog = PickerDialog(Picker("Sessions", tuple([Choice("word " * i, "/x") for i in range(30)])), lambda _: None)
     for row in range(30):
@@ -156,6 +155,7 @@ def test_position_in_a_long_list_is_never_cut() -> None:
         dialog.on_key("down")
 
 
+@pytest.mark.covers("CLI-09")
 def test_typing_filters_a_picker() -> None:
     answers: list[ChatCommand | None] = []
     dialog = PickerDialog(PICKER, answers.append)
