@@ -234,7 +234,7 @@ def neutral_environment(env: object) -> dict[str, str]:
     Args:
         env: Environment in which the command will run.
     """
-    count = _given_settings(get_variables(env)) or ()
+    count = _given_settings(get_variables(env) or {}) or ()
     found = {**_NEUTRAL_VARIABLES, "GIT_CONFIG_COUNT": str(len(count) + len(NEUTRAL_SETTINGS))}
     for number, (key, value) in enumerate(NEUTRAL_SETTINGS.items(), len(count)):
         found[f"GIT_CONFIG_KEY_{number}"] = key
@@ -492,12 +492,9 @@ def _is_bare(names: Mapping[str, str]) -> bool:
     return "head" in lowered and not lowered.isdisjoint(("objects", "commondir"))
 
 
-def get_variables(env: object) -> Mapping[str, str]:
-    """Return the variables of programs in an environment.
-
-    None if they are not those of this process.
-    """
-    return {**os.environ, **env.variable_overrides({})} if isinstance(env, _StartsLocally) else {}
+def get_variables(env: object) -> Mapping[str, str] | None:
+    """Return the variables of programs in an environment; None if they are unknown, for example, in a container."""
+    return {**os.environ, **env.variable_overrides({})} if isinstance(env, _StartsLocally) else None
 
 
 def _given_settings(variables: Mapping[str, str]) -> list[tuple[str, str]] | None:
@@ -511,7 +508,7 @@ def _given_settings(variables: Mapping[str, str]) -> list[tuple[str, str]] | Non
 
 async def _problem_of_variables(env: ReadsFolders, root: tuple[str, ...]) -> str:
     """Return why variables of the process may redirect git; empty if they do not."""
-    variables = get_variables(env)
+    variables = get_variables(env) or {}
     found = next((name for name in _REDIRECTIONS if variables.get(name)), "")
     if found:
         return f"the variable {found} is set"

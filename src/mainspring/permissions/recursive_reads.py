@@ -262,7 +262,8 @@ class RecursiveReadChecker:
         if reading.plain and not all(_PLAIN_PATH.fullmatch(name) for name, _ in entries):
             return "a file has a name that xargs reads as several; find -print0 and xargs -0 do not"
         problem = await self._first_unreadable(path, entries, follows=reading.follows)
-        if problem and reading.skips_hidden and not get_variables(self._env).get("RIPGREP_CONFIG_PATH"):
+        variables = get_variables(self._env) if problem and reading.skips_hidden else None
+        if variables is not None and not variables.get("RIPGREP_CONFIG_PATH"):
             entries = await self._without_hidden(self._env, path, entries, walk.ignored)
             problem = await self._first_unreadable(path, entries, follows=reading.follows)
         return problem

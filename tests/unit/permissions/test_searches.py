@@ -1,5 +1,6 @@
 """Decisions about searches: which files a search shows, by its options, its ignore files, and its environment."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,17 @@ FILES = {"README.md": "", "src/app.py": "", "src/.env": "KEY=1", ".env": "KEY=1"
 PRIVATE = {"src/app.py": "", "private/key.py": "", "src/local.py": ""}
 
 
+class LocalMemoryEnv(MemoryEnv):
+    """Files in memory, and programs that inherit the variables of this process."""
+
+    def variable_overrides(self, given: Mapping[str, str]) -> dict[str, str]:
+        return dict(given)
+
+
 async def decide(line: str, files: dict[str, str], *allow: str, deny: tuple[str, ...] = ()) -> str:
     permissions = Permissions(allow=allow, deny=deny)
     return (
-        await permissions.decide("shell", {"command": line}, env=MemoryEnv(files), definition=TOOLS["shell"])
+        await permissions.decide("shell", {"command": line}, env=LocalMemoryEnv(files), definition=TOOLS["shell"])
     ).outcome
 
 
@@ -95,3 +103,9 @@ async def test_search_asks_if_a_variable_names_more_options(
     env = LocalEnv(tmp_path)
     decision = await Permissions().decide("shell", {"command": "rg KEY"}, env=env, definition=TOOLS["shell"])
     assert decision.outcome == outcome
+
+
+async def test_search_asks_if_the_variables_of_the_environment_are_unknown() -> None:
+    env = MemoryEnv(FILES)
+    decision = await Permissions().decide("shell", {"command": "rg KEY"}, env=env, definition=TOOLS["shell"])
+    assert decision.outcome == "ask", "a container may set RIPGREP_CONFIG_PATH"
