@@ -76,7 +76,7 @@ _NATIVE = lazy_re(
     r"^[ \t]*[\w.:-]*(?:<[|｜][^<>\n]{0,40}(?:tool|function|action|python|dsml)[^<>\n]{0,40}>|<seed:tool_call>|\[TOOL_CALLS\]|<\|open\|>tools)",
     re.MULTILINE | re.IGNORECASE,
 )
-"""The start of calls in special tokens, as most models write them: reported, not read."""
+"""The start of calls in special tokens, as most models write them: reported where they cannot be read."""
 _OPENER = lazy_re(
     r"(?<![`\"'])(?:<[^\s<>`]{0,40}(?:tool|func|call|action|invoke|python)|\[[A-Z_]*TOOL[A-Z_]*\]|functools\[|^>>>(?=\w)|^Action:"
     r"|\bcall:(?=\w)|\bto=(?=functions\.))",
